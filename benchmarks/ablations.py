@@ -1,0 +1,476 @@
+"""What positions, heads, shapes and axes are worth: Table 8, Figures 8, 9, 13.
+
+    python benchmarks/ablations.py cifar10-jpeg75.npz [PART ...]
+
+relation: "is glyph A left of glyph B?" (`glyphs.left_of`), a ViT of 19,000
+weights, 500 steps; trained everywhere, or with both glyphs in the upper half
+alone. Learned tables start at the paper's 0.02 and at 0.5.
+longer: the same at 0.02, 2,000 steps.
+positions, pools, shapes, axes: CIFAR-10, 10,000 images of the training part
+four times each, judged on 5,000 others of it; with patches of 4 for positions
+and axes, of 8 for pools and shapes. Random flips.
+speed: images a second of the networks of `axes`, in turns.
+
+Each run goes to runs/ablations/ and is not repeated; whatever has its three
+seeds is written to `vitedu/results/ablations-*.json`. `tools/cifar_jpeg.py` makes
+the file. About 40 minutes of one core.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from recorded import result_fields
+from torch import Tensor
+
+from vitedu import budget, results
+from vitedu.data import glyphs, load_dataset
+from vitedu.model import (
+    Axial,
+    Learned1D,
+    Learned2D,
+    NoPosition,
+    Relative,
+    RoPE,
+    SinCos2D,
+    ViT,
+    ViTConfig,
+)
+
+RESULTS = Path(__file__).parents[1] / "vitedu/results"
+KEPT = Path("runs/ablations")
+SEEDS = (0, 1, 2)
+SMALL, LARGE = 0.02, 0.5  # standard deviations of a table's first numbers
+STEPS, RATE, BATCH = 500, 3e-3, 32
+NUM_TRAIN, NUM_HELD_OUT, EPOCHS, CIFAR_BATCH = 10_000, 5_000, 4, 64
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+ROUNDS = 15
+ROWS = {
+    "positions": "table-8",
+    "pools": "figure-9",
+    "shapes": "figure-8",
+    "axes": "figure-13",
+}
+
+Data = tuple[Tensor, Tensor]
+
+KINDS: dict[str, Any] = {
+    "none": NoPosition(),
+    "1-D": Learned1D(),
+    "2-D": Learned2D(),
+    "relative": Relative(),
+    "sin-cos": SinCos2D(),
+    "RoPE": RoPE(),
+}
+LEARNED = ("1-D", "2-D", "relative")
+PLACES: dict[str, Any] = {
+    "none": NoPosition(),
+    "1-D/stem": Learned1D(),
+    "1-D/layers": Learned1D(at="layers"),
+    "1-D/shared": Learned1D(at="shared"),
+    "2-D/stem": Learned2D(),
+    "2-D/layers": Learned2D(at="layers"),
+    "2-D/shared": Learned2D(at="shared"),
+    "relative": Relative(),
+    "sin-cos": SinCos2D(),
+    "RoPE": RoPE(),
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "base": {},
+    "depth/6": {"depth": 6},
+    "depth/12": {"depth": 12},
+    "width/48": {"embed_dim": 48},
+    "width/64": {"embed_dim": 64},
+    "MLP/128": {"mlp_dim": 128},
+    "MLP/256": {"mlp_dim": 256},
+    "patch/16": {"patch_size": 16},
+    "patch/4": {"patch_size": 4},
+    "all/1": {"depth": 4, "embed_dim": 40, "mlp_dim": 96},
+    "all/2": {"depth": 5, "embed_dim": 48, "mlp_dim": 128},
+}
+# the paper doesn't say what becomes of the class token in axial attention
+GRID = {"patch_size": 4, "pool": "mean", "class_token": False}
+AXES: dict[str, dict[str, Any]] = {
+    "standard, 2 blocks": {"depth": 2},
+    "standard, 4 blocks": {"depth": 4},
+    "axial, 2 blocks": {"depth": 2, "block": Axial()},
+}
+
+
+# ---------------------------------------------------------------- training
+
+
+def grey(puzzles: glyphs.Puzzles) -> Data:
+    return (puzzles.images.float() - 128) / 64, puzzles.labels
+
+
+def trained(
+    model: ViT, data: Data, steps: int, batch: int, rate: float, flip: bool
+) -> float:
+    """AdamW with warm-up and cosine, in place; seconds of the processor."""
+    x, y = data
+    kernels = [p for p in model.parameters() if p.ndim == 2]
+    others = [p for p in model.parameters() if p.ndim != 2]
+    optimizer = torch.optim.AdamW(
+        [{"params": kernels}, {"params": others, "weight_decay": 0.0}],
+        rate,
+        betas=(0.9, 0.99),
+        weight_decay=0.05,
+        fused=True,
+    )
+    model.train()
+    started, warmup, order = time.process_time(), steps // 10, torch.tensor([])
+    for step in range(steps):
+        if len(order) < batch:
+            order = torch.randperm(len(x))
+        rows, order = order[:batch], order[batch:]
+        images = x[rows]
+        if flip:
+            turned = torch.rand(len(rows), 1, 1, 1) < 0.5
+            images = torch.where(turned, images.flip(-1), images)
+        share = (step - warmup) / (steps - warmup)
+        falling = (1 + math.cos(math.pi * share)) / 2
+        for group in optimizer.param_groups:
+            group["lr"] = rate * min((step + 1) / warmup, falling)
+        optimizer.zero_grad()
+        F.cross_entropy(model(images), y[rows]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.eval()
+    return time.process_time() - started
+
+
+def answers(model: ViT, images: Tensor) -> Tensor:
+    """Logits (n, classes)."""
+    with torch.no_grad():
+        return torch.cat([model(some) for some in images.split(500)])
+
+
+def right(model: ViT, data: Data) -> float:
+    """Percent."""
+    found = answers(model, data[0]).argmax(dim=1) == data[1]
+    return 100 * found.double().mean().item()
+
+
+# ---------------------------------------------------------------- relation
+
+
+def relation_config(position: Any, **fields: Any) -> ViTConfig:
+    return ViTConfig(
+        image_size=24,
+        patch_size=4,
+        in_channels=1,
+        num_classes=2,
+        embed_dim=32,
+        depth=2,
+        num_heads=2,
+        mlp_dim=64,
+        position=position,
+        **fields,
+    )
+
+
+@cache
+def pairs() -> tuple[Tensor, Tensor, Tensor]:
+    """A picture of every pair of cells in two columns: images, labels, cells.
+
+    Cells (1080, 2) count row by row; the first is glyph A's.
+    """
+    cells = np.array([(a, b) for a in range(36) for b in range(36)])
+    cells = cells[cells[:, 0] % 6 != cells[:, 1] % 6]
+    images = glyphs.Words(len(cells), 24 * 24, seed=77).ground(24)
+    for glyph in (0, 1):
+        corners = 4 * np.stack([cells[:, glyph] // 6, cells[:, glyph] % 6], 1)
+        glyphs.stamp(images, np.full(len(cells), glyph), corners)
+    labels = (cells[:, 0] % 6 < cells[:, 1] % 6).astype(np.int64)
+    return *grey(glyphs.puzzles(images, labels)), torch.from_numpy(cells)
+
+
+def relation(
+    kind: str, std: float, where: Any, seed: int, steps: int = STEPS
+) -> dict[str, Any]:
+    """One run; `kind` is of KINDS, or with ", no class token" behind it."""
+    torch.manual_seed(seed)
+    name, _, without = kind.partition(", ")
+    fields = {"pool": "mean", "class_token": False} if without else {}
+    model = ViT(relation_config(KINDS[name], **fields))
+    with torch.no_grad():
+        for weight, values in model.named_parameters():
+            if "pos_embed" in weight:
+                values.mul_(std / SMALL)
+    data = grey(glyphs.left_of(4000, where=where, seed=seed))
+    found: dict[str, Any] = {
+        "seconds": trained(model, data, steps, BATCH, RATE, flip=False)
+    }
+    found["train"] = right(model, (data[0][:1000], data[1][:1000]))
+    for tested in ("all", "upper", "lower"):
+        new = glyphs.left_of(1000, where=tested, seed=1000)
+        found[tested] = right(model, grey(new))
+    left = answers(model, pairs()[0]).softmax(dim=1)[:, 1]
+    tenths = (10 * left).long().clamp(max=9).tolist()
+    found["pairs"] = "".join(map(str, tenths))
+    return found
+
+
+# ------------------------------------------------------------------- cifar
+
+
+@cache
+def cifar(source: str) -> tuple[Data, Data, str]:
+    """Images to learn from and to judge by, normalised; the set's digest."""
+    dataset = load_dataset("cifar10", data=source)
+    stop = NUM_TRAIN + NUM_HELD_OUT
+    images = dataset.train.images[:stop].float() / 127.5 - 1
+    labels = dataset.train.labels[:stop].long()
+    parts = slice(None, NUM_TRAIN), slice(NUM_TRAIN, stop)
+    train, test = ((images[part], labels[part]) for part in parts)
+    return train, test, dataset.digest
+
+
+def cifar_config(fields: dict[str, Any]) -> ViTConfig:
+    sizes: dict[str, Any] = {"embed_dim": 32, "depth": 3, "mlp_dim": 64}
+    sizes |= {"num_heads": 2, "patch_size": 8}
+    return ViTConfig(image_size=32, num_classes=10, **(sizes | fields))
+
+
+def on_cifar(
+    fields: dict[str, Any], seed: int, source: str, rate: float = RATE
+) -> dict[str, Any]:
+    train, test, _ = cifar(source)
+    torch.manual_seed(seed)
+    model = ViT(cifar_config(fields))
+    steps = EPOCHS * NUM_TRAIN // CIFAR_BATCH
+    seconds = trained(model, train, steps, CIFAR_BATCH, rate, flip=True)
+    few = train[0][:NUM_HELD_OUT], train[1][:NUM_HELD_OUT]
+    return {
+        "test": right(model, test),
+        "train": right(model, few),
+        "seconds": seconds,
+    }
+
+
+def speeds() -> dict[str, list[float]]:
+    """Images a second of each network of AXES at inference, in turns."""
+    images = torch.randn(100, 3, 32, 32)
+    models = {
+        name: ViT(cifar_config(GRID | fields)).eval()
+        for name, fields in AXES.items()
+    }
+    found: dict[str, list[float]] = {name: [] for name in AXES}
+    for _ in range(ROUNDS + 1):
+        for name, model in models.items():
+            started = time.process_time()
+            answers(model, images)
+            found[name].append(100 / (time.process_time() - started))
+    return {name: rounds[1:] for name, rounds in found.items()}
+
+
+# --------------------------------------------------------------------- all
+
+
+def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every run by its name, PART/.../SEED, in the order of their worth."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
+    for s in SEEDS:
+        for kind in (*KINDS, "relative, no class token"):
+            stds = (SMALL, LARGE) if kind in LEARNED else (LARGE,)
+            for std in stds:
+                for where in ("upper", "all"):
+                    found[f"relation/{kind}/{std}/{where}/{s}"] = (
+                        lambda k=kind, d=std, w=where, s=s: relation(k, d, w, s)
+                    )
+    for s in SEEDS:
+        for name, kind in PLACES.items():
+            fields = {"patch_size": 4, "position": kind}
+            found[f"positions/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
+                f, s, source
+            )
+    for s in SEEDS:
+        for pool in ("token", "mean"):
+            fields = {"pool": pool, "class_token": pool == "token"}
+            for rate in RATES:
+                found[f"pools/{pool}/{rate}/{s}"] = (
+                    lambda f=fields, s=s, r=rate: on_cifar(f, s, source, r)
+                )
+    for s in SEEDS:
+        for kind in ("1-D", "2-D"):
+            found[f"longer/{kind}/{SMALL}/all/{s}"] = lambda k=kind, s=s: (
+                relation(k, SMALL, "all", s, 4 * STEPS)
+            )
+    for s in SEEDS:
+        for name, fields in AXES.items():
+            found[f"axes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
+                GRID | f, s, source
+            )
+    for s in SEEDS:
+        for name, fields in SHAPES.items():
+            found[f"shapes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
+                f, s, source
+            )
+    found["speed/all/0"] = speeds
+    return found
+
+
+def file_of(name: str) -> Path:
+    return KEPT / (name.replace("/", "-").replace(", ", "-") + ".json")
+
+
+def config_of(part: str, name: str) -> ViTConfig:
+    """The network of a run of CIFAR-10 by the name that stands in a record."""
+    fields = {
+        "positions": lambda: {"patch_size": 4, "position": PLACES[name]},
+        "pools": lambda: {
+            "pool": name.split("/")[0],
+            "class_token": name.startswith("token"),
+        },
+        "shapes": lambda: SHAPES[name],
+        "axes": lambda: GRID | AXES[name],
+    }
+    return cifar_config(fields[part]())
+
+
+def found_in(parts: tuple[str, ...], names: list[str]) -> dict[str, list[Any]]:
+    """What the runs of these parts found: {name without seed: per seed}."""
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        part, *_ = name.split("/")
+        if part in parts and file_of(name).exists():
+            known = json.loads(file_of(name).read_text())
+            found.setdefault(name.rpartition("/")[0], []).append(known)
+    return found
+
+
+def metric(values: list[float], unit: str) -> dict[str, Any]:
+    mean = statistics.mean(values)
+    return {"value": mean, "unit": unit, "per_seed": values}
+
+
+def record(
+    name: str,
+    source: str,
+    metrics: dict[str, Any],
+    runs: dict[str, list[Any]],
+    dataset: dict[str, Any],
+    claim: dict[str, Any] | None,
+) -> None:
+    seconds = [run["seconds"] for per_seed in runs.values() for run in per_seed]
+    command = f"python benchmarks/ablations.py {Path(source).name}"
+    result = {
+        **result_fields(f"ablations-{name}", command, sum(seconds)),
+        "config": {"rate": RATE, "weight_decay": 0.05, "warmup": 0.1},
+        "metrics": metrics,
+        "seeds": list(SEEDS),
+        "dataset": dataset,
+        "notes": "seconds are the processor's, of one thread",
+    }
+    if claim:
+        result["reproduces"] = claim | {"scale": "small", "n": len(SEEDS)}
+    results.write(RESULTS / f"ablations-{name}.json", result)
+
+
+def record_relation(source: str, names: list[str]) -> None:
+    runs = found_in(("relation", "longer"), names)
+    metrics: dict[str, Any] = {}
+    for name, per_seed in runs.items():
+        if len(per_seed) < len(SEEDS):
+            continue
+        for tested in ("train", "all", "upper", "lower"):
+            values = [run[tested] for run in per_seed]
+            unit = "percent of 1,000 new pictures"
+            metrics[f"{name}/{tested}"] = metric(values, unit)
+        if "/upper" in name:  # what each answers to `pairs`, in tenths
+            metrics[f"{name}/upper"]["pairs_of_seed_0"] = per_seed[0]["pairs"]
+    digest = hashlib.sha256(glyphs.left_of(4000).images.numpy().tobytes())
+    dataset = {
+        "name": "glyphs.left_of",
+        "digest": digest.hexdigest(),
+        "num_train": 4000,
+        "num_test": 1000,
+    }
+    record("relation", source, metrics, runs, dataset, None)
+
+
+def record_cifar(part: str, source: str, names: list[str]) -> None:
+    runs = {
+        name.partition("/")[2]: per_seed
+        for name, per_seed in found_in((part,), names).items()
+        if len(per_seed) == len(SEEDS)
+    }
+    if not runs:
+        return
+    metrics = {}
+    for name, per_seed in runs.items():
+        values = [run["test"] for run in per_seed]
+        metrics[name] = metric(values, "percent of 5,000 held out") | {
+            "train_per_seed": [run["train"] for run in per_seed],
+            "seconds_per_seed": [run["seconds"] for run in per_seed],
+            "macs_per_image": budget.macs(config_of(part, name)),
+        }
+    claim = {"row": ROWS[part], "paper": None, "ours": said(part, metrics)}
+    if part == "axes" and file_of("speed/all/0").exists():
+        for name, rounds in json.loads(
+            file_of("speed/all/0").read_text()
+        ).items():
+            metrics[f"speed/{name}"] = {
+                "value": statistics.median(rounds),
+                "unit": "images per second at inference",
+                "rounds": rounds,
+            }
+    dataset = {
+        "name": Path(source).stem,
+        "digest": cifar(source)[2],
+        "num_train": NUM_TRAIN,
+        "num_test": NUM_HELD_OUT,
+    }
+    record(part, source, metrics, runs, dataset, claim)
+
+
+def said(part: str, metrics: dict[str, Any]) -> str:
+    """The record in a line, for the ledger."""
+    best = metrics
+    if part == "pools":  # each at its best rate
+        pools = {name.split("/")[0] for name in metrics}
+        best = {
+            pool: max(
+                (value for name, value in metrics.items() if pool in name),
+                key=lambda each: each["value"],
+            )
+            for pool in sorted(pools)
+        }
+    told = [f"{name} {each['value']:.1f}" for name, each in best.items()]
+    return f"CIFAR-10, percent: {', '.join(told)}"
+
+
+def main() -> None:
+    """Run what is asked for and missing; record what is whole."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data")
+    parser.add_argument("parts", nargs="*")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    wanted = runs(options.data)
+    for name, run in wanted.items():
+        asked = not options.parts or name.split("/")[0] in options.parts
+        if asked and not file_of(name).exists():
+            found = run()
+            file_of(name).write_text(json.dumps(found))
+            told = {k: v for k, v in found.items() if k != "pairs"}
+            print(name, told, flush=True)
+    record_relation(options.data, list(wanted))
+    for part in ROWS:
+        record_cifar(part, options.data, list(wanted))
+
+
+if __name__ == "__main__":
+    main()

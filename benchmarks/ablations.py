@@ -12,8 +12,8 @@ and axes, of 8 for pools and shapes. Random flips.
 speed: images a second of the networks of `axes`, in turns.
 
 Each run goes to runs/ablations/ and is not repeated; whatever has its three
-seeds is written to `vitedu/results/ablations-*.json`. `tools/cifar_jpeg.py` makes
-the file. About 40 minutes of one core.
+seeds is written to `vitedu/results/ablations-*.json`. The file is made by
+`tools/cifar_jpeg.py`. About 20 minutes of one core.
 """
 
 import argparse

@@ -24,6 +24,7 @@ from vitedu.evaluate.scaling import fitted
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "vitedu/plain.py"
 IMAGENET = ROOT / "book/text/12_imagenet.py"
+ABLATIONS = ROOT / "book/text/16_ablations.py"
 INSIDE = ROOT / "book/text/15_inside.py"
 DENSE = ROOT / "vitedu/evaluate/dense.py"
 # where the definition stands that is checked
@@ -55,6 +56,9 @@ PLACES = {
     "real_accuracy": (IMAGENET, "real_accuracy"),
     "attention_distance": (INSIDE, "attention_distance"),
     "position_similarity": (INSIDE, "position_similarity"),
+    "table_2d": (ABLATIONS, "table_2d"),
+    "relative_bias": (ABLATIONS, "relative_bias"),
+    "axial": (ABLATIONS, "axial"),
     "ridge": (DENSE, "ridge"),
     "box_targets": (DENSE, "box_targets"),
     "suppress": (DENSE, "suppress"),
@@ -1103,6 +1107,82 @@ MISTAKES = [
             f"{BY_DROPPED}    while len(order)",
         ],
         "that were dropped still drop",
+    ),
+    # chapter 16
+    ("table_2d", ["[across, down]", "[down, across]"], "Y comes first"),
+    (
+        "table_2d",
+        [
+            "x.repeat(len(y), 1)",
+            "x.repeat_interleave(len(y), dim=0)",
+            "y.repeat_interleave(len(x), dim=0)",
+            "y.repeat(len(x), 1)",
+        ],
+        "column by column",
+    ),
+    (
+        "table_2d",
+        ["torch.cat([across, down], dim=1)", "across + down"],
+        "1 + 3 is the same",
+    ),
+    (
+        "relative_bias",
+        ["place[:, None] - place", "place - place[:, None]"],
+        "turned round",
+    ),
+    ("relative_bias", [" / math.sqrt(hd)", ""], "root is missing"),
+    (
+        "relative_bias",
+        ["place[:, None] - place", "(place[:, None] - place).abs()"],
+        "without the sign",
+    ),
+    (
+        "relative_bias",
+        [
+            "place[:, None] - place + t - 1",
+            "(place[:, None] - place) % (2 * t - 1)",
+        ],
+        "from the table's end",
+    ),
+    ("axial", ["-> b (gh gw) d", "-> b (gw gh) d"], "column by column"),
+    (
+        "axial",
+        [
+            "(b gh) gw d -> (b gw) gh d",
+            "(b gh) gw d -> (b gh) gw d",
+            "(b gw) gh d -> b",
+            "(b gh) gw d -> b",
+            'd", gw=gw',
+            'd", gh=gh',
+        ],
+        "along the rows",
+    ),
+    (
+        "axial",
+        [
+            "row(rear",
+            "column(rear",
+            "rearrange(column(x)",
+            "rearrange(row(x)",
+        ],
+        "swapped",
+    ),
+    (
+        "axial",
+        [
+            "def axial(row, column",
+            "def axial(column, row",
+            "    gh, gw = grid",
+            "    gw, gh = grid",
+            "b (gh gw) d",
+            "b (gw gh) d",
+        ],
+        "columns go first",
+    ),
+    (
+        "axial",
+        ["    gh, gw = grid\n", "    return column(row(x))\n"],
+        "all patches at once",
     ),
 ]
 

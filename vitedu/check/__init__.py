@@ -9,6 +9,7 @@ book's. If yours differs, it looks for a mistake that others have made and says
 which. One module for each chapter that asks you to write something.
 """
 
+from vitedu.check.ablations import axial, relative_bias, table_2d
 from vitedu.check.attention import attention, multi_head_attention
 from vitedu.check.beyond import box_targets, ridge, suppress
 from vitedu.check.bias import same_or_different, shuffle
@@ -33,6 +34,7 @@ __all__ = [
     "all_reduce",
     "attention",
     "attention_distance",
+    "axial",
     "bootstrap",
     "box_targets",
     "decay_groups",
@@ -51,10 +53,12 @@ __all__ = [
     "position_similarity",
     "power_law",
     "real_accuracy",
+    "relative_bias",
     "ridge",
     "same_or_different",
     "shuffle",
     "suppress",
+    "table_2d",
     "train_step",
     "vit",
     "warmup_cosine",

@@ -1,0 +1,620 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · half a minute of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # Ablations
+#
+# Here are four pictures and one question: is A to the left of B?
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import math
+import os
+import statistics
+import time
+
+import torch
+from einops import rearrange
+from torch import nn
+
+torch.set_num_threads(1)
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+from vitedu import figures, plain, results
+from vitedu.budget import macs
+from vitedu.data import glyphs
+from vitedu.figures.chapters import ablations
+from vitedu.model import (
+    Axial,
+    Learned1D,
+    Learned2D,
+    NoPosition,
+    Relative,
+    ViT,
+    ViTConfig,
+)
+from vitedu.model.axial import AxialBlock
+
+STEPS = 20 if TIER == "smoke" else 500
+known = results.read("ablations-relation")["metrics"]
+
+
+def puzzles(count, where, seed):
+    """Pictures (n, 1, 24, 24) around 0, and 1 for each "yes"."""
+    found = glyphs.left_of(count, where=where, seed=seed)
+    return (found.images.float() - 128) / 64, found.labels
+
+
+def network(position, std=0.5):
+    """A ViT with two blocks; its positions start at `std`."""
+    torch.manual_seed(0)
+    sizes = {"embed_dim": 32, "depth": 2, "num_heads": 2, "mlp_dim": 64}
+    sizes |= {"image_size": 24, "patch_size": 4}
+    model = ViT(
+        ViTConfig(in_channels=1, num_classes=2, position=position, **sizes)
+    )
+    for name, weight in model.named_parameters():
+        if "pos_embed" in name:
+            nn.init.normal_(weight, std=std)
+    return model
+
+
+def train(model, where):
+    """Five hundred steps of 32 pictures each; the trained model."""
+    images, labels = puzzles(4000, where, seed=0)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99))
+    order = torch.cat([torch.randperm(4000) for _ in range(4)])
+    for step, rows in enumerate(order.split(32)[:STEPS]):
+        rate = plain.warmup_cosine(step, 0.006, STEPS, STEPS // 10)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        plain.train_step(model, optimizer, images[rows], labels[rows])
+    return model
+
+
+def test(model, where):
+    """Percent right on a thousand new pictures."""
+    images, labels = puzzles(1000, where, seed=1000)
+    return 100 * plain.accuracy(model, images, labels)
+
+
+shown = glyphs.left_of(4, where="upper", seed=2)
+figures.show(*ablations.puzzles(*shown))
+
+# %% [markdown]
+# A and B are two patterns of 4 × 4 pixels, just the size of a patch. (The frames are for
+# you. The network sees grey pixels and nothing else.) In all four pictures, both patterns
+# are in the upper half, above the dotted line.
+#
+# We train a small ViT on four thousand such pictures, which takes a few seconds. Then we ask
+# it about a thousand new ones of the same kind, and about a thousand where both patterns are
+# in the *lower* half. (A folded cell has `network`, `train` and `test`, all as short as in
+# [chapter 5](05_mnist.ipynb).)
+
+# %% tags=["nbval-ignore-output"]
+model = train(network(Learned1D()), where="upper")
+for where in ("upper", "lower"):
+    print(f"{where} half: {test(model, where):.0f}% right")
+
+# %% [markdown]
+# Perfect above. Below, it might as well toss a coin. And yet it's the same question about the
+# same two patterns! If you can tell left from right on the upper half of a page, you can do
+# it on the lower half too.
+#
+# So what did it learn? **What does a network know about *where* things are, and which of its
+# parts knows it?**
+#
+# The way to find out is an *ablation*. The word comes from surgery. You take out one part, or
+# swap it for another, leave everything else as it is, train again, and see what's lost. The
+# paper's appendix has four of them: positions, the class token, the shape of the network, and
+# what attention runs over. We'll do all four on a laptop's scale, and add what the paper
+# leaves out: how much of a difference is luck.
+
+# %% tags=["hide-input", "margin"]
+figures.show(*figures.network("positions", "attention"))
+
+# %% [markdown]
+# ## Take it out
+#
+# The first ablation doesn't even need training. Let's build the network without positions, and
+# show it a picture twice. The second time, the columns of patches are in reverse order, so
+# that whatever was on the left is now on the right:
+
+# %%
+blind = network(NoPosition())
+images, labels = puzzles(1, "upper", seed=2)
+columns = images.unflatten(3, (6, 4))  # six columns of patches
+turned = columns.flip(3).flatten(3)
+one, other = (blind.forward_features(x)[:, 0] for x in (images, turned))
+print(f"they differ by {(one - other).abs().max():.0e}")
+
+# %% [markdown]
+# Nothing but rounding. You know why from [chapter 4](04_vit.ipynb): without positions a
+# picture is a *set* of patches, and both pictures have the same set. One of them is a "yes"
+# and the other a "no", so a network that can't tell them apart is right half of the time,
+# however long you train it.
+#
+# ## Two small tables
+#
+# Now for the network from the top. Its table has one learned vector per patch, in reading
+# order, and the paper calls that *1-D*. Row 3 of the table is for the third patch of the first
+# line, and row 21 for the patch three lines below it. Is there anything in the table that
+# says they're in the same column?
+#
+# No. They're two vectors, drawn at random and learned one by one. In training, A and B were
+# never further down than the third line. So the network has found out which of the upper
+# eighteen vectors mean "further left", and about the other eighteen nobody ever asked.
+#
+# Here's a table that can't make that mistake. Give every *column* a vector X and every *line*
+# a vector Y. The position of a patch is its X and its Y side by side, each half as long as a
+# token. That's the paper's *2-D*:
+
+# %% tags=["hide-input"]
+figures.show(*ablations.table_of(torch.zeros(3, 1), torch.zeros(2, 1)))
+
+# %% [markdown]
+# **Take a pencil:** how many vectors is that for the 14 × 14 patches of ViT-B/16? In
+# the 1-D table it's 196. Now it's 14 and 14, and each half as long, so it's a fourteenth of
+# the numbers.
+
+
+# %%
+def table_2d(x, y):
+    """Columns (gw, d/2) and lines (gh, d/2) -> positions (gh * gw, d)."""
+    across = x.repeat(len(y), 1)  # X1 X2 X3 X1 X2 X3
+    down = y.repeat_interleave(len(x), dim=0)  # Y1 Y1 Y1 Y2 Y2 Y2
+    return torch.cat([across, down], dim=1)
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+two = network(Learned2D()).pos_embed
+ours = table_2d(two.x[0], two.y[0])
+assert torch.equal(ours, two()[0, 1:])  # behind the class token's
+print("checked: the package's 2-D table")
+
+# %% [markdown] tags=["predict"]
+# Train it as before, on the upper half alone. Y4, Y5 and Y6, the vectors of the lower lines,
+# will never meet a pattern in training. **How often will it be right in the lower half?**
+#
+# * about half of the time, like the other one
+# * about three times in four
+# * nearly always
+
+# %% tags=["nbval-ignore-output"]
+model_2d = train(network(Learned2D()), where="upper")
+for where in ("upper", "lower"):
+    print(f"{where} half: {test(model_2d, where):.0f}% right")
+
+# %% [markdown]
+# Nearly always! "Left of" is a question about columns, and X3 is *the same vector* in every
+# line. What the network learns about it above is true below. The strange Y's only disturb it
+# a little.
+#
+# So that's what a table of positions can't know: that two of its rows have something in
+# common. It can only learn it, from pictures where it matters.
+#
+# ## Not where, but how far
+#
+# Do we need places at all? Whether A is left of B depends on how B is placed *as seen from
+# A*, and on nothing else. So give attention the *offset* between two tokens: the place of
+# the one that asks less the place of the one that answers. That's what the paper calls
+# *relative*.
+#
+# **Take a pencil:** three tokens have the places 0, 1 and 2. Which offsets are there, and how
+# many?
+#
+# From −2 to 2, so five. In general it's $2t - 1$ for $t$ tokens. Each offset $o$ gets a
+# learned vector $\mathbf{r}_o$, as long as a key. The score of two tokens then has a
+# second part, in which the query meets the vector of their offset. With $\mathbf{q}_i$ for the
+# query of token $i$, $\mathbf{k}_j$ for the key of token $j$, and $D_h$ numbers in each,
+#
+# $$ s_{ij} = \frac{\mathbf{q}_i \cdot \mathbf{k}_j + \mathbf{q}_i \cdot
+# \mathbf{r}_{i - j}}{\sqrt{D_h}} . $$
+#
+# The first half is what you know from [chapter 2](02_attention.ipynb). You write the second
+# one: multiply every query with every offset's vector, then pick the right product for each
+# pair.
+
+
+# %%
+def relative_bias(q, table):
+    """q (b, heads, t, hd), table (heads, 2t - 1, hd) -> (b, heads, t, t)."""
+    t, hd = q.shape[2:]
+    scores = q @ table.mT / math.sqrt(hd)  # of each query and offset
+    place = torch.arange(t)
+    row = place[:, None] - place + t - 1  # offset 1 - t is in row 0
+    return scores.gather(-1, row.expand(*q.shape[:3], t))
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+inside = network(Relative()).blocks[0]
+q = torch.randn(2, 2, 37, 16)
+table = rearrange(inside.pos_embed, "1 o (heads hd) -> heads o hd", heads=2)
+theirs = inside.attn.position_bias(q)
+assert torch.allclose(relative_bias(q, table), theirs, atol=1e-5)
+print("checked: the package's relative bias")
+
+# %% [markdown] tags=["predict"]
+# An offset of −1 means "the patch to my right", in every line of the picture. So what it
+# learns in the upper half should hold in the lower half as well. We've trained it three
+# times, in the same way, from three seeds. **How often is it right in the lower half?**
+#
+# * about half of the time
+# * about three times in four
+# * nearly always
+
+# %% tags=["hide-input"]
+SHOWN = {
+    "none": "none/0.5",
+    "1-D": "1-D/0.5",
+    "2-D": "2-D/0.5",
+    "relative": "relative/0.5",
+    "sin-cos": "sin-cos/0.5",
+    "RoPE": "RoPE/0.5",
+}
+
+
+def of(name, trained, tested):
+    """Percent right of three seeds."""
+    return known[f"relation/{name}/{trained}/{tested}"]["per_seed"]
+
+
+groups = {
+    words: {"upper half": of(name, "upper", "upper")}
+    | {"lower half": of(name, "upper", "lower")}
+    for words, name in SHOWN.items()
+}
+figures.show(
+    *ablations.runs(groups, "right (%), learned in the upper half", 50)
+)
+
+# %% [markdown]
+# Look at the fourth row: a coin again, or worse! (Every run is a point, so three seeds are three
+# points. The last two rows we'll come to in a moment.)
+#
+# How can an offset know which half it's in? Think of who answers the question. It's the
+# *class token*, and it has a place too: place 0, in front of all patches. Seen from there,
+# the first patch is at offset −1, the second at −2, and the last one at −36. For the class
+# token, *how far* is simply *where*. So the network has learned a 1-D table after all,
+# through the back door.
+#
+# You can close that door. Take the class token away, and let the head read the mean of the patches:
+
+# %% tags=["hide-input"]
+for tested in ("upper", "lower"):
+    runs = of("relative, no class token/0.5", "upper", tested)
+    print(f"{tested} half:", ", ".join(f"{run:.0f}%" for run in runs))
+
+# %% [markdown]
+# Now it can't do it at all, not even in the upper half, in these five hundred steps. That makes sense too. Places
+# are counted in reading order, and in a line of six patches, "five on" can mean five to the
+# right. It can also mean one down and *one to the left*. So most offsets don't say what's
+# left. It really was the class token's offsets that did the work.
+#
+# Nobody planned any of this. "Relative" sounds like something that can't know where it is. What a
+# part knows is a question for an experiment, not for its name.
+#
+# ## Positions you're born with
+#
+# The last two rows learn no positions. *Sin-cos* is a fixed table: waves of several lengths
+# across the columns, and the same waves down the lines ([chapter 6](06_recipe.ipynb) used
+# it). *RoPE* turns queries and keys by angles that grow with column and line, so that a
+# score depends on how far apart they are, in both directions separately
+# ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)). Both treat a column the same in every
+# line, and both know the lower half without having seen it.
+#
+# Here's all of it in detail. Each small square is a line for A and a line for B, and bright means
+# right. The white frame holds the lines from training:
+
+# %% tags=["hide-input"]
+maps = {
+    words: ablations.right_by_rows(
+        known[f"relation/{name}/upper/upper"]["pairs_of_seed_0"]
+    )
+    for words, name in SHOWN.items()
+}
+figures.show(*ablations.by_rows(maps))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+means = {
+    (name, tested): known[f"relation/{name}/upper/{tested}"]["value"]
+    for name in SHOWN.values()
+    for tested in ("upper", "lower")
+}
+for name in ("1-D/0.5", "relative/0.5"):
+    assert means[name, "upper"] > 97 and means[name, "lower"] < 60
+for name in ("2-D/0.5", "sin-cos/0.5", "RoPE/0.5"):
+    assert means[name, "upper"] > 97 and means[name, "lower"] > 90
+assert 45 < means["none/0.5", "upper"] < 55
+print("checked: who knows the lower half, and who doesn't")
+
+# %% [markdown]
+# ## The mistake that makes no error
+#
+# We owe you a number. In all these networks, the learned tables were drawn with a standard
+# deviation of 0.5. The paper's code draws them with 0.02. So let's be faithful, and train the
+# 1-D table on *all* of the picture this time, so that nothing is unseen:
+
+# %% tags=["failure", "nbval-ignore-output"]
+faithful = train(network(Learned1D(), std=0.02), where="all")
+print(f"{test(faithful, 'all'):.0f}% right")
+
+# %% [markdown]
+# A coin. If that were your ablation, you'd write: "1-D positions don't help, compared with
+# none." No error, no warning, and the loss looks exactly like that of a network for which the
+# task is too hard.
+#
+# The reason is in equation (1). A token is a patch's numbers *plus* its position. How large
+# are the two?
+
+# %%
+images, _ = puzzles(100, "all", seed=1)
+patches = network(Learned1D()).patch_embed(images)
+print(f"patches {patches.std():.2f}, positions 0.02 or 0.5")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert 0.3 < patches.std() < 1.5
+small = [known[f"relation/{k}/0.02/all/all"]["value"] for k in ("1-D", "2-D")]
+large = [known[f"relation/{k}/0.5/all/all"]["value"] for k in ("1-D", "2-D")]
+assert max(small) < 60 and min(large) > 97
+print("checked: 0.02 is too small for five hundred steps, and 0.5 isn't")
+
+# %% [markdown]
+# At 0.02 the position is a whisper beside the patch. It can get louder, but first somebody has to hear it,
+# and five hundred steps are too few. Here are all three learned tables, trained on the whole picture:
+
+# %% tags=["hide-input"]
+groups = {}
+for kind in ("1-D", "2-D", "relative"):
+    for std in (0.02, 0.5):
+        runs = of(f"{kind}/{std}", "all", "all")
+        groups[f"{kind}, {std}"] = {"500 steps": runs}
+figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
+
+# %% [markdown]
+# The relative table hears a little, because its vectors are multiplied with the query and
+# not just added. The paper's networks train for many thousands of steps, so 0.02 does no harm
+# there. But a short ablation, and most ablations are short, compares how *soon* parts are
+# learned as much as what they can do. Before you believe "part X doesn't help", ask whether X
+# ever had a chance.
+#
+# ## Rows, then columns
+#
+# The last ablation changes what attention runs over. All pairs of patches get expensive when
+# there are many. *Axial* attention first lets each patch look along its own line only, then
+# along its own column. After both, everything can have reached everything: along the line to
+# the right column, then down.
+#
+# The nice thing is that you need nothing new. A block from [chapter 3](03_encoder.ipynb)
+# doesn't know how its tokens are arranged. Give it every line as if it were a picture of its
+# own:
+
+
+# %%
+def axial(row, column, x, grid):
+    """Two blocks, lines then columns: tokens (b, n, d) -> (b, n, d)."""
+    gh, gw = grid
+    x = row(rearrange(x, "b (gh gw) d -> (b gh) gw d", gh=gh))
+    x = rearrange(x, "(b gh) gw d -> (b gw) gh d", gh=gh)
+    return rearrange(column(x), "(b gw) gh d -> b (gh gw) d", gw=gw)
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+theirs = AxialBlock(32, 2, 64, (8, 6))
+row, column = (plain.EncoderBlock(32, 2, 64) for _ in range(2))
+row.load_state_dict(theirs.row.state_dict())
+column.load_state_dict(theirs.column.state_dict())
+x = torch.randn(2, 48, 32)
+assert torch.allclose(axial(row, column, x, (8, 6)), theirs(x), atol=1e-5)
+print("checked: the package's axial block")
+
+# %% [markdown]
+# **Take a pencil:** in a grid of 8 × 8 patches, how many pairs does full attention compare?
+# And how many do lines and columns together?
+#
+# 64 · 64 is 4,096. Eight lines with 8 · 8 pairs each are 512, and so are the columns, so
+# 1,024: a quarter. With 14 × 14 patches it's a seventh.
+#
+# But an axial block has *two* MLPs, one after the lines and one after the columns, so it has
+# twice the weights. The paper's Figure 13 finds that axial ViTs do better than ViT-B, at more
+# compute. Is that the axes, or is it just a network that's twice as deep? The paper can't say, because
+# a standard ViT of that depth isn't in the figure. So let's add it:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+SIZES = {"image_size": 32, "patch_size": 4, "num_classes": 10}
+SIZES |= {"embed_dim": 32, "num_heads": 2, "mlp_dim": 64}
+SIZES |= {"pool": "mean", "class_token": False}
+rivals = {
+    "standard, 2 blocks": ViTConfig(depth=2, **SIZES),
+    "axial, 2 blocks": ViTConfig(depth=2, block=Axial(), **SIZES),
+    "standard, 4 blocks": ViTConfig(depth=4, **SIZES),
+}
+batch, took = torch.randn(100, 3, 32, 32), {name: [] for name in rivals}
+models = {name: ViT(config).eval() for name, config in rivals.items()}
+with torch.no_grad():
+    for _ in range(7):  # in turns, so that a busy moment hits all alike
+        for name, model in models.items():
+            start = time.perf_counter()
+            model(batch)
+            took[name].append(time.perf_counter() - start)
+first = statistics.median(took["standard, 2 blocks"])
+print("                      weights  multiply-adds   time")
+for name, config in rivals.items():
+    weights = sum(p.numel() for p in models[name].parameters())
+    work = macs(config) / macs(rivals["standard, 2 blocks"])
+    time_of = statistics.median(took[name]) / first
+    print(f"{name:20}{weights:9,}{work:14.2f}x{time_of:6.2f}x")
+
+# %% [markdown]
+# Twice the blocks cost nearly twice the time, whatever they attend over. The axial network
+# saves multiply-adds compared with the standard one of equal depth, because it compares fewer
+# pairs. Does it save *time*? In your table it hardly does, if at all: sorting the tokens into
+# lines and back costs something too, and it's no multiply-add. The paper saw the same with an
+# axial *ResNet*: it looked cheap by its multiply-adds and was very slow on a TPU.
+#
+# ## What to take with you
+#
+# 1. An ablation says what a part is worth *on this task, in this training*. On a
+#    question about places, a table can be worth everything or half; the same table may hardly
+#    matter for photographs.
+# 2. A table of positions can't know that two of its rows belong together. What it was never
+#    shown, it doesn't know. X and Y, sin-cos and RoPE know it from birth.
+# 3. Draw every run. Without the spread of the seeds you can't tell a finding from luck, and
+#    without a control as large you can't tell an idea from its size.
+#
+# **Five questions**
+#
+# 1. Why is a network without positions right half of the time, and not a little more?
+# 2. Which vectors of the 2-D table have never met a pattern in training? Why does it matter so
+#    little?
+# 3. How does the class token make a relative position absolute?
+# 4. Somebody reports that learned positions don't help in a run of 500 steps. What do you
+#    ask?
+# 5. Axial attention beats a standard ViT with as many blocks. What's the missing control?
+#
+# Here a part knew at birth what another one had to be shown. How much is such knowledge
+# worth, and does it stop being worth anything when there are enough pictures? **That's
+# chapter 17.**
+#
+# ## Exercises
+#
+# ✎ Write `table_2d`, `relative_bias` and `axial` again from memory. After `from vitedu import
+# check`, `check.table_2d(table_2d)`, `check.relative_bias(relative_bias)` and
+# `check.axial(axial)` tell you whether they're right, or what's likely to be wrong.
+#
+# **1.** ★ The 2-D table for a grid of 14 × 14 patches and $D = 768$: how many numbers has it,
+# without the class token's row? And the 1-D table?
+#
+# **2.** ★ A line has six patches. Which offsets in reading order can mean "in the same line or
+# the next, and further left"? Which offset means "exactly one line down", and is there another way
+# to read it?
+#
+# **3.** ★★ We've asked about left and right. Ask about *above and below* instead, and train on the
+# left half alone. Which of the six do you expect to fail, and where?
+#
+# **4.** ★★ Write `relative_bias` for two dimensions: one table for how many columns apart, one
+# for how many lines. How many vectors are there for 6 × 6 patches? Which of the two tables is
+# enough for our question?
+#
+# **5.** ★★ Train the 2-D table on pictures in which A is always in the upper half and B in the lower
+# one. Test it with the two exchanged. What do you expect, and why?
+#
+# **6.** ★★★ Design the ablation that tells whether axial attention helps, for a budget of ten
+# hours: which networks, how many seeds, which rates, which number do you report?
+#
+# ## Second reading
+#
+# ### What's below a coin
+#
+# In the lower half some runs are right less than half of the time: they're *worse* than a coin. With a
+# thousand pictures, luck moves a coin by about a point and a half, so 40% isn't luck. The
+# vectors of the lower lines were drawn at random, and so each cell has some
+# random "leftness", the same for every picture. With three times six cells, such a random
+# order agrees with the true one a little too often or a little too seldom. A different seed draws another one.
+#
+# ### The rule about luck
+#
+# When two parts are compared over the same seeds, we use the rule from
+# [chapter 5](05_mnist.ipynb): take the difference of each pair of runs, and divide the mean
+# difference by its error. Below 2 it's nothing, from 2 to 3 a hint, above 3 a result.
+#
+# ## Where this is in the paper
+#
+# | here | in the paper |
+# |---|---|
+# | positions: none, 1-D, 2-D, relative | appendix D.4, Table 8 |
+# | class token and mean | appendix D.3, Figure 9 |
+# | depth, width, MLP, patches | appendix D.2, Figure 8 |
+# | lines, then columns | appendix D.6, Figure 13 |
+#
+# ### What differs
+#
+# * The paper's Table 8 is measured with ViT-B/16 by five-shot accuracy on ImageNet, and each
+#   number is one run. There, no positions cost almost three points, and all other kinds are
+#   within half a point of each other.
+# * The glyphs, sin-cos and RoPE aren't in the paper.
+# * It doesn't say what becomes of the class token in axial attention. We left it out and took
+#   the mean.
+#
+# ## Three readings
+#
+# * [Shaw et al. 2018](https://arxiv.org/abs/1803.02155) introduced relative positions for
+#   translation. The paper's variant is a part of theirs.
+# * [Ho et al. 2019](https://arxiv.org/abs/1912.12180) introduced axial attention. One of the
+#   four is an author of ViT.
+# * [Chu et al. 2021](https://arxiv.org/abs/2102.10882) disagree with "the kind doesn't
+#   matter". They let a small convolution make the positions from the patches themselves,
+#   and gain, above all at sizes that weren't seen in training.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# $(14 + 14) \cdot 384 = 10{,}752$ against $196 \cdot 768 = 150{,}528$: a fourteenth.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# As B's place less A's, five on can be five columns to the right in the same line, or one
+# line down and one column to the left. In general, an offset of $6r + c$ is read as $r$ lines
+# and $c$ columns, or as $r + 1$ lines and $c - 6$ columns. "Exactly one line down" is six, and
+# a line has only columns 0 to 5, so six has no other reading.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# Turn the picture by a quarter, and it's the same task. The 1-D table fails on the right
+# half, since its vectors there were never asked about; 2-D, sin-cos and RoPE know lines from
+# columns and don't mind. With relative offsets it's a little different: lines are six apart in
+# reading order, so an offset says much more about above and below than about left and right.
+# It could be right on both halves. Try it: turn the images with `images.mT`.
+#
+# </details>
+#
+# <details><summary>Solution 4</summary>
+#
+# Columns differ by −5 to 5, so there are eleven vectors, and eleven for the lines. The first
+# table is enough. The cell below has the columns' part.
+#
+# </details>
+
+
+# %% tags=["hide-cell"]
+def column_bias(q, table, columns):
+    """As relative_bias, by columns: q (b, heads, n, hd), table (heads, o, hd)."""
+    n, hd = q.shape[2:]
+    scores = q @ table.mT / math.sqrt(hd)
+    place = torch.arange(n) % columns
+    row = place[:, None] - place + columns - 1
+    return scores.gather(-1, row.expand(*q.shape[:3], n))
+
+
+q, table = torch.randn(1, 2, 36, 16), torch.randn(2, 11, 16)
+found = column_bias(q, table, columns=6)
+want = q[0, 1, 3] @ table[1, 3 - 2 + 5] / 4  # columns 3 and 2, in any line
+assert torch.allclose(found[0, 1, 3, 32], want, atol=1e-5)
+
+# %% [markdown]
+# <details><summary>Solution 5</summary>
+#
+# The columns' vectors have met both patterns, so we'd expect it to be right most of the time.
+# What may disturb it is that the network can tell the patterns apart by their lines in
+# training, and then A with a lower Y looks like B. If it has used that shortcut, the answers
+# turn around. It's worth trying with several seeds.
+#
+# </details>
+#
+# <details><summary>Solution 6</summary>
+#
+# At least three networks: axial; standard with as many blocks; standard with as much compute
+# (twice the blocks). Choose each one's rate from a grid on held-out pictures, with the best one inside of
+# the grid. Then spend the rest on seeds of the three chosen ones, five or more, and report
+# the paired differences with their errors, over multiply-adds *and* over measured time.
+#
+# </details>

@@ -1,0 +1,76 @@
+"""Drawings of chapter 16: the numbers behind them, and their alt text."""
+
+import pytest
+import torch
+
+from tests.figures.drawn import words
+from vitedu.data import glyphs
+from vitedu.figures.chapters import ablations
+
+
+@pytest.mark.parametrize("where", ["all", "upper", "lower"])
+def test_the_glyphs_are_found_where_they_are(where):
+    images, labels = glyphs.left_of(50, where=where, seed=4)
+    a, b = ablations.places(images).T
+    assert torch.equal((a % 6 < b % 6).long(), labels)
+    rows = torch.stack([a, b]) // 6
+    assert where == "all" or ((rows < 3) == (where == "upper")).all()
+
+
+def test_both_letters_stand_in_every_picture():
+    images, labels = glyphs.left_of(4, where="upper", seed=2)
+    figure, alt = ablations.puzzles(images, labels)
+    assert all(words(axes) == ["A", "B"] for axes in figure.axes)
+    assert alt.endswith("yes, no, yes, no.")
+
+
+def test_a_network_that_is_right_above_alone():
+    pairs = [(a, b) for a in range(36) for b in range(36) if a % 6 != b % 6]
+    upper = [max(a, b) < 18 for a, b in pairs]
+    left = [a % 6 < b % 6 for a, b in pairs]
+    answers = [
+        9 * (is_left == up) for is_left, up in zip(left, upper, strict=True)
+    ]
+    right = ablations.right_by_rows("".join(map(str, answers)))
+    assert (right[:3, :3] == 100).all()
+    assert (right[3:] == 0).all() and (right[:, 3:] == 0).all()
+    _, alt = ablations.by_rows({"one": right, "two": right})
+    assert "one: 100 % where it has learned, 0 below" in alt
+
+
+def test_every_run_is_a_point():
+    groups = {
+        "1-D": {"upper": [100.0, 99.0], "lower": [45.0, 40.0]},
+        "2-D": {"upper": [100.0, 100.0], "lower": [99.0, 98.0]},
+    }
+    figure, alt = ablations.runs(groups, "right (%)", 50)
+    (axes,) = figure.axes
+    points = [x for line in axes.lines for x in line.get_xdata()]
+    for kinds in groups.values():
+        for values in kinds.values():
+            assert set(values) <= set(points)
+    assert "1-D upper 99.5, lower 42.5" in alt
+
+
+def test_the_best_rate_is_named():
+    x = [1e-3, 2e-3, 4e-3]
+    curves = {
+        "class token": (x, [[30.0, 32.0], [40.0, 42.0], [35.0, 35.0]]),
+        "mean": (x, [[30.0, 30.0], [35.0, 35.0], [45.0, 47.0]]),
+    }
+    _, alt = ablations.rates(curves)
+    assert "class token 31.0 % at 0.001, best 41.0 at 0.002" in alt
+    assert "best 46.0 at 0.004" in alt
+
+
+def test_each_axis_starts_at_the_base():
+    found = {"depth": [(2.0, [42.0]), (4.0, [44.0])], "patch": [(0.5, [35.0])]}
+    _, alt = ablations.shapes([40.0], found)
+    assert "depth 40.0 % at 1.0, 42.0 % at 2.0" in alt
+    assert "patch 35.0 % at 0.5, 40.0 % at 1.0" in alt
+
+
+def test_a_patch_has_its_columns_vector_and_its_rows():
+    figure, _ = ablations.table_of(torch.zeros(3, 1), torch.zeros(2, 1))
+    cells = words(figure.axes[0])
+    assert cells.count("X2") == 3 and cells.count("Y2") == 4

@@ -1,0 +1,255 @@
+"""Chapter 16: two glyphs, and every run as a point."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitedu.data import glyphs
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import (
+    CLASS,
+    DARK,
+    MAP,
+    MLP,
+    PALE,
+    PATCHES,
+    POSITIONS,
+)
+from vitedu.figures.schematic import rectangle
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SIDE = glyphs.SIDE
+GRID = 6  # patches along a side of the puzzle
+LETTERS = (("A", PATCHES), ("B", CLASS))
+LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (PALE, "s"))
+AXES = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
+
+
+def places(images: Tensor) -> Tensor:
+    """Puzzles (n, 1, 24, 24) -> the patches of A and B, (n, 2) row by row."""
+    patches = images[:, 0].float().unfold(1, SIDE, SIDE).unfold(2, SIDE, SIDE)
+    patches = patches.flatten(3).flatten(1, 2)  # (n, 36, 16)
+    lit = torch.from_numpy(glyphs.kinds()[:2]).flatten(1)
+    wanted = torch.where(lit == 1, glyphs.BRIGHT, glyphs.DARK).float()
+    far = (patches[:, :, None] - wanted).abs().sum(dim=-1)  # (n, 36, 2)
+    return far.argmin(dim=1)
+
+
+def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
+    """Pictures (n, 1, 24, 24) with their two glyphs named, and the answers."""
+    figure, grid = chart(WIDTH, 1.8, 1, len(images))
+    for axes, image, label, pair in zip(
+        grid, images, labels, places(images), strict=True
+    ):
+        axes.imshow(image[0].numpy(), cmap="gray", vmin=32, vmax=224)
+        axes.set(xticks=[], yticks=[])
+        axes.axhline(11.5, color="white", linewidth=0.8, linestyle=":")
+        for (letter, color), cell in zip(LETTERS, pair.tolist(), strict=True):
+            top, left = (SIDE * x - 0.5 for x in divmod(cell, GRID))
+            look = {"fill": False, "ec": color, "lw": 2.5}
+            look["transform"] = axes.transData
+            rectangle(axes, (left, top), (SIDE, SIDE), **look)
+            words = {"color": "white", "weight": "bold", "fontsize": 12}
+            words |= {"ha": "center", "va": "bottom" if top > 4 else "top"}
+            above = top - 0.3 if top > 4 else top + SIDE + 0.3
+            box = {"facecolor": color, "edgecolor": "none", "pad": 1.5}
+            axes.text(left + SIDE / 2, above, letter, bbox=box, **words)
+        axes.set_title("yes" if label else "no", fontsize=13, weight="bold")
+    said = ", ".join("yes" if x else "no" for x in labels)
+    alt = (
+        f"{len(images)} grey pictures with two small glyphs, A and B, both in "
+        f"the upper half; is A left of B? {said}."
+    )
+    return figure, alt
+
+
+def right_by_rows(tenths: str) -> Tensor:
+    """What a network says of every pair, to percents (row of A, row of B).
+
+    A digit is the probability of "left" in tenths, for each two cells in two
+    columns: A's cells row by row, and B's within.
+    """
+    cells = torch.cartesian_prod(*[torch.arange(GRID**2)] * 2)
+    cells = cells[cells[:, 0] % GRID != cells[:, 1] % GRID]
+    is_left = cells[:, 0] % GRID < cells[:, 1] % GRID
+    right = (torch.tensor([int(x) for x in tenths]) >= 5) == is_left
+    rows = cells // GRID
+    each = right.double().view(-1)
+    sums = torch.zeros(GRID, GRID).double()
+    sums.index_put_((rows[:, 0], rows[:, 1]), each, accumulate=True)
+    return 100 * sums / (GRID * (GRID - 1))
+
+
+def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
+    """Percents right (row of A, row of B), with the trained rows framed."""
+    columns = min(3, len(maps))
+    lines = -(-len(maps) // columns)
+    size = WIDTH, lines * WIDTH / columns + 0.5
+    figure, grid = chart(*size, lines, columns, squeeze=False)
+    told = []
+    for axes, (name, right) in zip(grid.flat, maps.items(), strict=True):
+        shown = axes.imshow(right.numpy(), cmap=MAP, vmin=0, vmax=100)
+        look = {"fill": False, "ec": "white", "lw": 2.5}
+        look["transform"] = axes.transData
+        half = GRID // 2
+        rectangle(axes, (-0.5, -0.5), (half, half), **look)
+        axes.set_title(name, fontsize=12)
+        ticks = range(GRID), [str(x + 1) for x in range(GRID)]
+        axes.set_xticks(*ticks, fontsize=10)
+        axes.set_yticks(*ticks, fontsize=10)
+        told.append(
+            f"{name}: {right[:half, :half].mean():.0f} % where it has learned, "
+            f"{right[half:, half:].mean():.0f} below"
+        )
+    for axes in grid[-1]:
+        axes.set_xlabel("row of B", fontsize=11)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("row of A", fontsize=11)
+    bar = figure.colorbar(
+        shown, ax=grid, orientation="horizontal", shrink=0.6, aspect=30
+    )
+    bar.set_label("right (%)", fontsize=11)
+    alt = (
+        "Maps of how often a network is right, by the row of A and that of B; "
+        f"a white frame holds the rows it was trained on. {'; '.join(told)}."
+    )
+    return figure, alt
+
+
+def runs(
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    words: str,
+    guess: float | None = None,
+) -> "tuple[Figure, str]":
+    """Every run as a point: {row: {kind of point: percent per seed}}."""
+    figure, axes = chart(WIDTH, 1.2 + 0.36 * len(groups))
+    kinds = [*next(iter(groups.values()))]
+    told = []
+    for place, (name, kind_of) in enumerate(groups.items()):
+        axes.axhline(-place, color="0.9", linewidth=1, zorder=0)
+        for which, (kind, values) in enumerate(kind_of.items()):
+            color, marker = LOOKS[kinds.index(kind)]
+            look = {"color": color, "markersize": 7, "alpha": 0.75}
+            height = -place + 0.13 * (which - (len(kind_of) - 1) / 2)
+            axes.plot(values, [height] * len(values), marker, mew=0, **look)
+        means = (f"{kind} {_mean(x):.1f}" for kind, x in kind_of.items())
+        told.append(f"{name} {', '.join(means)}")
+    if guess is not None:
+        axes.axvline(guess, color=DARK, linestyle=":", linewidth=1)
+    for kind, (color, marker) in zip(kinds, LOOKS, strict=False):
+        axes.plot([], [], marker, color=color, label=kind, markersize=7)
+    if len(kinds) > 1:
+        look = {"frameon": False, "fontsize": 11, "ncols": len(kinds)}
+        axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1), **look)
+    axes.set_yticks([-place for place in range(len(groups))], [*groups])
+    axes.set_ylim(0.6 - len(groups), 0.6)
+    axes.set_xlabel(words, fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    return figure, f"A point per run, {words}; means: {'; '.join(told)}."
+
+
+def rates(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[Sequence[float]]]],
+) -> "tuple[Figure, str]":
+    """Accuracy over the rate: {name: (rates, percent per rate and seed)}."""
+    figure, axes = chart(WIDTH, 3.3)
+    told = []
+    looks = ((CLASS, "o"), (PATCHES, "s"))
+    for (name, (x, runs)), (color, marker) in zip(
+        curves.items(), looks, strict=True
+    ):
+        means = [_mean(each) for each in runs]
+        axes.plot(x, means, color=color, linewidth=2, label=name, marker=marker)
+        for rate, each in zip(x, runs, strict=True):
+            dots = {"color": color, "alpha": 0.4, "markersize": 5, "mew": 0}
+            axes.plot([rate] * len(each), each, marker, **dots)
+        best = max(range(len(x)), key=means.__getitem__)
+        told.append(
+            f"{name} {means[0]:.1f} % at {x[0]:g}, best {means[best]:.1f} at "
+            f"{x[best]:g}, {means[-1]:.1f} at {x[-1]:g}"
+        )
+    axes.set(xscale="log")
+    axes.set_xticks(x, [f"{rate:g}" for rate in x])
+    axes.minorticks_off()
+    axes.set_xlabel("learning rate", fontsize=12)
+    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.legend(fontsize=11, frameon=False)
+    bare(axes)
+    return figure, f"Accuracy over the learning rate: {'; '.join(told)}."
+
+
+def shapes(
+    base: Sequence[float],
+    axes_of: Mapping[str, Sequence[tuple[float, Sequence[float]]]],
+) -> "tuple[Figure, str]":
+    """Accuracy over relative compute, a line per thing that is changed.
+
+    `base` are the percents at compute 1; the others are (compute, percents).
+    """
+    figure, axes = chart(WIDTH, 3.6)
+    told = []
+    for number, (name, points) in enumerate(axes_of.items()):
+        color, marker = (*AXES, (DARK, "*"))[number]
+        known = sorted([(1.0, base), *points], key=lambda point: point[0])
+        x = [compute for compute, _ in known]
+        y = [_mean(each) for _, each in known]
+        look = {"color": color, "linewidth": 2, "markersize": 7}
+        axes.plot(x, y, marker=marker, label=name, **look)
+        for compute, each in points:
+            dots = {"color": color, "alpha": 0.35, "markersize": 5, "mew": 0}
+            axes.plot([compute] * len(each), each, marker, **dots)
+        listed = (f"{b:.1f} % at {a:.1f}" for a, b in zip(x, y, strict=True))
+        told.append(f"{name} {', '.join(listed)}")
+    axes.plot([1.0] * len(base), base, "o", color=DARK, markersize=5, alpha=0.5)
+    note(axes, "base", (1, _mean(base)), (5, -14), 11, color=DARK)
+    axes.set(xscale="log")
+    axes.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+    axes.minorticks_off()
+    axes.set_xlabel("multiply-adds, as a multiple of the base's", fontsize=12)
+    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.legend(fontsize=11, frameon=False)
+    bare(axes)
+    alt = f"Accuracy over relative compute, each axis alone: {'; '.join(told)}."
+    return figure, alt
+
+
+def table_of(x: Tensor, y: Tensor) -> "tuple[Figure, str]":
+    """How a 2-D table is put together from x (gw, c) and y (gh, c)."""
+    gw, gh = len(x), len(y)
+    figure, axes = chart(WIDTH, 2.2)
+    axes.axis("off")
+    axes.set(xlim=(-1.9, gw * 2 + 0.1), ylim=(-gh - 0.1, 1.2))
+    for column in range(gw):
+        _cell(axes, 2 * column + 0.45, 0.15, f"X{column + 1}", PATCHES)
+    for row in range(gh):
+        _cell(axes, -1.7, -row - 0.85, f"Y{row + 1}", POSITIONS)
+        for column in range(gw):
+            _cell(axes, 2 * column, -row - 0.85, f"X{column + 1}", PATCHES)
+            _cell(axes, 2 * column + 0.9, -row - 0.85, f"Y{row + 1}", POSITIONS)
+    alt = (
+        f"A grid of {gh} rows and {gw} columns; the patch in row r and column "
+        "c gets Xc and Yr side by side, so all patches of a column share X."
+    )
+    return figure, alt
+
+
+def _cell(
+    axes: "Axes", left: float, low: float, words: str, color: str
+) -> None:
+    look = {"fc": color, "ec": "white", "lw": 1, "transform": axes.transData}
+    rectangle(axes, (left, low), (0.9, 0.7), **look)
+    style = {"color": "white", "ha": "center", "va": "center", "fontsize": 12}
+    axes.text(left + 0.45, low + 0.35, words, weight="bold", **style)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

@@ -79,9 +79,11 @@ PLACES: dict[str, Any] = {
     "1-D/layers": Learned1D(at="layers"),
     "1-D/shared": Learned1D(at="shared"),
     "2-D/stem": Learned2D(),
+    "relative": Relative(),
+}
+MORE_PLACES: dict[str, Any] = {
     "2-D/layers": Learned2D(at="layers"),
     "2-D/shared": Learned2D(at="shared"),
-    "relative": Relative(),
     "sin-cos": SinCos2D(),
     "RoPE": RoPE(),
 }
@@ -289,12 +291,13 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
                     found[f"relation/{kind}/{std}/{where}/{s}"] = (
                         lambda k=kind, d=std, w=where, s=s: relation(k, d, w, s)
                     )
-    for s in SEEDS:
-        for name, kind in PLACES.items():
-            fields = {"patch_size": 4, "position": kind}
-            found[f"positions/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
-                f, s, source
-            )
+    for places in (PLACES, MORE_PLACES):
+        for s in SEEDS:
+            for name, kind in places.items():
+                fields = {"patch_size": 4, "position": kind}
+                found[f"positions/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
+                    f, s, source
+                )
     for s in SEEDS:
         for pool in ("token", "mean"):
             fields = {"pool": pool, "class_token": pool == "token"}
@@ -328,7 +331,10 @@ def file_of(name: str) -> Path:
 def config_of(part: str, name: str) -> ViTConfig:
     """The network of a run of CIFAR-10 by the name that stands in a record."""
     fields = {
-        "positions": lambda: {"patch_size": 4, "position": PLACES[name]},
+        "positions": lambda: {
+            "patch_size": 4,
+            "position": (PLACES | MORE_PLACES)[name],
+        },
         "pools": lambda: {
             "pool": name.split("/")[0],
             "class_token": name.startswith("token"),

@@ -12,8 +12,6 @@ import vitedu
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
 import os
-import statistics
-import time
 
 import torch
 from einops import rearrange
@@ -25,11 +23,9 @@ print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
 
 # %% tags=["hide-input"]
 from vitedu import figures, plain, results
-from vitedu.budget import macs
 from vitedu.data import glyphs
 from vitedu.figures.chapters import ablations
 from vitedu.model import (
-    Axial,
     Learned1D,
     Learned2D,
     NoPosition,
@@ -143,15 +139,15 @@ print(f"they differ by {(one - other).abs().max():.0e}")
 # ## Two small tables
 #
 # Now for the network from the top. Its table has one learned vector per patch, in reading
-# order, and the paper calls that *1-D*. Row 3 of the table is for the third patch of the first
-# line, and row 21 for the patch three lines below it. Is there anything in the table that
+# order, and the paper calls that *1-D*. The third vector is for the third patch of the first
+# row, and the 21st for the patch three rows below it. Is there anything in the table that
 # says they're in the same column?
 #
-# No. They're two vectors, drawn at random and learned one by one. In training, A and B were
-# never further down than the third line. So the network has found out which of the upper
+# No. They're just two vectors, drawn at random and learned one by one. In training, A and B were
+# never further down than the third row. So the network has found out which of the upper
 # eighteen vectors mean "further left", and about the other eighteen nobody ever asked.
 #
-# Here's a table that can't make that mistake. Give every *column* a vector X and every *line*
+# Here's a table that can't make that mistake. Give every *column* a vector X and every *row*
 # a vector Y. The position of a patch is its X and its Y side by side, each half as long as a
 # token. That's the paper's *2-D*:
 
@@ -167,7 +163,7 @@ figures.show(*ablations.table_of(torch.zeros(3, 1), torch.zeros(2, 1)))
 
 # %%
 def table_2d(x, y):
-    """Columns (gw, d/2) and lines (gh, d/2) -> positions (gh * gw, d)."""
+    """Columns (gw, d/2) and rows (gh, d/2) -> positions (gh * gw, d)."""
     across = x.repeat(len(y), 1)  # X1 X2 X3 X1 X2 X3
     down = y.repeat_interleave(len(x), dim=0)  # Y1 Y1 Y1 Y2 Y2 Y2
     return torch.cat([across, down], dim=1)
@@ -180,7 +176,7 @@ assert torch.equal(ours, two()[0, 1:])  # behind the class token's
 print("checked: the package's 2-D table")
 
 # %% [markdown] tags=["predict"]
-# Train it as before, on the upper half alone. Y4, Y5 and Y6, the vectors of the lower lines,
+# Train it as before, on the upper half alone. Y4, Y5 and Y6, the vectors of the lower rows,
 # will never meet a pattern in training. **How often will it be right in the lower half?**
 #
 # * about half of the time, like the other one
@@ -195,10 +191,10 @@ for where in ("upper", "lower"):
 
 # %% [markdown]
 # Nearly always! "Left of" is a question about columns, and X3 is *the same vector* in every
-# line. What the network learns about it above is true below. The strange Y's only disturb it
+# row. What the network learns about it above is true below. The strange Y's only disturb it
 # a little.
 #
-# So that's what a table of positions can't know: that two of its rows have something in
+# So that's what a table of positions can't know: that two of its vectors have something in
 # common. It can only learn it, from pictures where it matters.
 #
 # ## Not where, but how far
@@ -243,7 +239,7 @@ assert torch.allclose(relative_bias(q, table), theirs, atol=1e-5)
 print("checked: the package's relative bias")
 
 # %% [markdown] tags=["predict"]
-# An offset of −1 means "the patch to my right", in every line of the picture. So what it
+# An offset of −1 means "the patch to my right", in every row of the picture. So what it
 # learns in the upper half should hold in the lower half as well. We've trained it three
 # times, in the same way, from three seeds. **How often is it right in the lower half?**
 #
@@ -295,7 +291,7 @@ for tested in ("upper", "lower"):
 
 # %% [markdown]
 # Now it can't do it at all, not even in the upper half, in these five hundred steps. That makes sense too. Places
-# are counted in reading order, and in a line of six patches, "five on" can mean five to the
+# are counted in reading order, and in a row of six patches, "five on" can mean five to the
 # right. It can also mean one down and *one to the left*. So most offsets don't say what's
 # left. It really was the class token's offsets that did the work.
 #
@@ -305,14 +301,14 @@ for tested in ("upper", "lower"):
 # ## Positions you're born with
 #
 # The last two rows learn no positions. *Sin-cos* is a fixed table: waves of several lengths
-# across the columns, and the same waves down the lines ([chapter 6](06_recipe.ipynb) used
-# it). *RoPE* turns queries and keys by angles that grow with column and line, so that a
+# across the columns, and the same waves down the rows ([chapter 6](06_recipe.ipynb) used
+# it). *RoPE* turns queries and keys by angles that grow with column and row, so that a
 # score depends on how far apart they are, in both directions separately
 # ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)). Both treat a column the same in every
-# line, and both know the lower half without having seen it.
+# row, and both know the lower half without having seen it.
 #
-# Here's all of it in detail. Each small square is a line for A and a line for B, and bright means
-# right. The white frame holds the lines from training:
+# Here's all of it in detail. Each small square stands for a row of A and a row of B, and bright
+# means right. The white frame holds the rows from training:
 
 # %% tags=["hide-input"]
 maps = {
@@ -377,31 +373,35 @@ for kind in ("1-D", "2-D", "relative"):
     for std in (0.02, 0.5):
         runs = of(f"{kind}/{std}", "all", "all")
         groups[f"{kind}, {std}"] = {"500 steps": runs}
+for kind in ("1-D", "2-D"):
+    longer = known[f"longer/{kind}/0.02/all/all"]["per_seed"]
+    groups[f"{kind}, 0.02"]["2,000 steps"] = longer
 figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 
 
 # %% [markdown]
-# The relative table hears a little, because its vectors are multiplied with the query and
-# not just added. The paper's networks train for many thousands of steps, so 0.02 does no harm
-# there. But a short ablation, and most ablations are short, compares how *soon* parts are
-# learned as much as what they can do. Before you believe "part X doesn't help", ask whether X
-# ever had a chance.
+# With four times as many steps, the 2-D table always gets there, and the 1-D table in two runs
+# of three. (The relative one hears more from the start. Its vectors are multiplied with the query,
+# so no patch can drown them out.) The paper's networks train for many thousands of steps, and
+# 0.02 does no harm there. But a short ablation, and most ablations are short, compares how *soon*
+# parts are learned as much as what they can do. Before you believe "part X doesn't help", ask
+# whether X ever had a chance.
 #
 # ## Rows, then columns
 #
 # The last ablation changes what attention runs over. All pairs of patches get expensive when
-# there are many. *Axial* attention first lets each patch look along its own line only, then
-# along its own column. After both, everything can have reached everything: along the line to
+# there are many. *Axial* attention first lets each patch look along its own row only, then
+# along its own column. After both, everything can have reached everything: along the row to
 # the right column, then down.
 #
 # The nice thing is that you need nothing new. A block from [chapter 3](03_encoder.ipynb)
-# doesn't know how its tokens are arranged. Give it every line as if it were a picture of its
+# doesn't know how its tokens are arranged. Give it every row as if it were a picture of its
 # own:
 
 
 # %%
 def axial(row, column, x, grid):
-    """Two blocks, lines then columns: tokens (b, n, d) -> (b, n, d)."""
+    """Two blocks, rows then columns: tokens (b, n, d) -> (b, n, d)."""
     gh, gw = grid
     x = row(rearrange(x, "b (gh gw) d -> (b gh) gw d", gh=gh))
     x = rearrange(x, "(b gh) gw d -> (b gw) gh d", gh=gh)
@@ -419,55 +419,55 @@ print("checked: the package's axial block")
 
 # %% [markdown]
 # **Take a pencil:** in a grid of 8 × 8 patches, how many pairs does full attention compare?
-# And how many do lines and columns together?
+# And how many do rows and columns together?
 #
-# 64 · 64 is 4,096. Eight lines with 8 · 8 pairs each are 512, and so are the columns, so
+# 64 · 64 is 4,096. Eight rows with 8 · 8 pairs each are 512, and so are the columns, so
 # 1,024: a quarter. With 14 × 14 patches it's a seventh.
 #
-# But an axial block has *two* MLPs, one after the lines and one after the columns, so it has
+# But an axial block has *two* MLPs, one after the rows and one after the columns, so it has
 # twice the weights. The paper's Figure 13 finds that axial ViTs do better than ViT-B, at more
 # compute. Is that the axes, or is it just a network that's twice as deep? The paper can't say, because
-# a standard ViT of that depth isn't in the figure. So let's add it:
+# a standard ViT of that depth isn't in the figure. So we add one. Three small networks learn
+# CIFAR-10 from 10,000 pictures, in patches of 4 pixels, and are judged on 5,000 others. All of
+# them read the mean of the patches:
 
-# %% tags=["nbval-ignore-output", "hide-input"]
-SIZES = {"image_size": 32, "patch_size": 4, "num_classes": 10}
-SIZES |= {"embed_dim": 32, "num_heads": 2, "mlp_dim": 64}
-SIZES |= {"pool": "mean", "class_token": False}
-rivals = {
-    "standard, 2 blocks": ViTConfig(depth=2, **SIZES),
-    "axial, 2 blocks": ViTConfig(depth=2, block=Axial(), **SIZES),
-    "standard, 4 blocks": ViTConfig(depth=4, **SIZES),
-}
-batch, took = torch.randn(100, 3, 32, 32), {name: [] for name in rivals}
-models = {name: ViT(config).eval() for name, config in rivals.items()}
-with torch.no_grad():
-    for _ in range(7):  # in turns, so that a busy moment hits all alike
-        for name, model in models.items():
-            start = time.perf_counter()
-            model(batch)
-            took[name].append(time.perf_counter() - start)
-first = statistics.median(took["standard, 2 blocks"])
-print("                      weights  multiply-adds   time")
-for name, config in rivals.items():
-    weights = sum(p.numel() for p in models[name].parameters())
-    work = macs(config) / macs(rivals["standard, 2 blocks"])
-    time_of = statistics.median(took[name]) / first
-    print(f"{name:20}{weights:9,}{work:14.2f}x{time_of:6.2f}x")
-
+# %% tags=["hide-input"]
+axes = results.read("ablations-axes")["metrics"]
+first = axes["standard, 2 blocks"]["macs_per_image"]
+fastest = axes["speed/standard, 2 blocks"]["value"]
+rivals = {}
+for name in ("standard, 2 blocks", "standard, 4 blocks", "axial, 2 blocks"):
+    work = axes[name]["macs_per_image"] / first
+    time = fastest / axes[f"speed/{name}"]["value"]
+    rivals[name] = (work, time, axes[name]["per_seed"])
+figures.show(*ablations.costs(rivals))
 
 # %% [markdown]
-# Twice the blocks cost nearly twice the time, whatever they attend over. The axial network
-# saves multiply-adds compared with the standard one of equal depth, because it compares fewer
-# pairs. Does it save *time*? In your table it hardly does, if at all: sorting the tokens into
-# lines and back costs something too, and it's no multiply-add. The paper saw the same with an
-# axial *ResNet*: it looked cheap by its multiply-adds and was very slow on a TPU.
+# It isn't the depth! Twice as many standard blocks don't help at all in this short training, and
+# the axial network is two points better than either. (By [the rule](#The-rule-about-luck) of
+# chapter 5, its lead over two blocks is a result, and its lead over four is a hint.) Without the
+# control, you'd have said "twice the weights". With it, my guess is a gift from birth, like X
+# and Y: this network knows from the start what a row is.
 #
+# And the price? Look at the right panel. Compared with four standard blocks, the axial ones need
+# a quarter fewer multiply-adds, and a little *more* time, because sorting tokens into rows and
+# columns takes time too. The paper met the same surprise with an axial ResNet, which looked
+# cheap and was very slow. Multiply-adds are a promise. Always measure.
+
+# %% tags=["nbval-check-output", "hide-cell"]
+axial_cost, deep_cost = (
+    rivals[x][:2] for x in ("axial, 2 blocks", "standard, 4 blocks")
+)
+assert axial_cost[0] < 0.75 * deep_cost[0] and axial_cost[1] > deep_cost[1]
+print("checked: fewer multiply-adds, and more time")
+
+# %% [markdown]
 # ## What to take with you
 #
 # 1. An ablation says what a part is worth *on this task, in this training*. On a
 #    question about places, a table can be worth everything or half; the same table may hardly
 #    matter for photographs.
-# 2. A table of positions can't know that two of its rows belong together. What it was never
+# 2. A table of positions can't know that two of its vectors belong together. What it was never
 #    shown, it doesn't know. X and Y, sin-cos and RoPE know it from birth.
 # 3. Draw every run. Without the spread of the seeds you can't tell a finding from luck, and
 #    without a control as large you can't tell an idea from its size.
@@ -495,15 +495,14 @@ for name, config in rivals.items():
 # **1.** ★ The 2-D table for a grid of 14 × 14 patches and $D = 768$: how many numbers has it,
 # without the class token's row? And the 1-D table?
 #
-# **2.** ★ A line has six patches. Which offsets in reading order can mean "in the same line or
-# the next, and further left"? Which offset means "exactly one line down", and is there another way
-# to read it?
+# **2.** ★ Rows have six patches, and B comes five places after A in reading order. Where can B be,
+# as seen from A? And if it comes six places after?
 #
 # **3.** ★★ We've asked about left and right. Ask about *above and below* instead, and train on the
 # left half alone. Which of the six do you expect to fail, and where?
 #
 # **4.** ★★ Write `relative_bias` for two dimensions: one table for how many columns apart, one
-# for how many lines. How many vectors are there for 6 × 6 patches? Which of the two tables is
+# for how many rows. How many vectors are there for 6 × 6 patches? Which of the two tables is
 # enough for our question?
 #
 # **5.** ★★ Train the 2-D table on pictures in which A is always in the upper half and B in the lower
@@ -518,16 +517,32 @@ for name, config in rivals.items():
 #
 # In the lower half some runs are right less than half of the time: they're *worse* than a coin. With a
 # thousand pictures, luck moves a coin by about a point and a half, so 40% isn't luck. The
-# vectors of the lower lines were drawn at random, and so each cell has some
+# vectors of the lower rows were drawn at random, and so each cell has some
 # random "leftness", the same for every picture. With three times six cells, such a random
 # order agrees with the true one a little too often or a little too seldom. A different seed draws another one.
 #
 # ### The rule about luck
 #
-# When two parts are compared over the same seeds, we use the rule from
-# [chapter 5](05_mnist.ipynb): take the difference of each pair of runs, and divide the mean
-# difference by its error. Below 2 it's nothing, from 2 to 3 a hint, above 3 a result.
-#
+# A seed draws the first weights and the order of the pictures, and those differ between two
+# networks of different size even with the same seed. So there are no pairs, and we pool: the
+# *pooled spread* is the root of the mean of both variances, and the error of a difference of two
+# means is that spread times $\sqrt{2 / n}$. A difference below 2 errors is nothing, from 2 to 3
+# it's a hint, and above 3 it's a result.
+
+
+# %%
+def errors_apart(one, other):
+    """How many standard errors two means of n runs are apart."""
+    one, other = torch.tensor(one), torch.tensor(other)
+    spread = ((one.var() + other.var()) / 2).sqrt()
+    return (one.mean() - other.mean()) / (spread * (2 / len(one)) ** 0.5)
+
+
+for name in ("standard, 2 blocks", "standard, 4 blocks"):
+    apart = errors_apart(rivals["axial, 2 blocks"][2], rivals[name][2])
+    print(f"axial and {name}: {apart:.1f} errors apart")
+
+# %% [markdown]
 # ## Where this is in the paper
 #
 # | here | in the paper |
@@ -535,13 +550,12 @@ for name, config in rivals.items():
 # | positions: none, 1-D, 2-D, relative | appendix D.4, Table 8 |
 # | class token and mean | appendix D.3, Figure 9 |
 # | depth, width, MLP, patches | appendix D.2, Figure 8 |
-# | lines, then columns | appendix D.6, Figure 13 |
+# | rows, then columns | appendix D.6, Figure 13 |
 #
 # ### What differs
 #
-# * The paper's Table 8 is measured with ViT-B/16 by five-shot accuracy on ImageNet, and each
-#   number is one run. There, no positions cost almost three points, and all other kinds are
-#   within half a point of each other.
+# * The paper's Table 8 is measured with ViT-B/16 by five-shot accuracy on ImageNet. It doesn't
+#   say how many runs are behind a number.
 # * The glyphs, sin-cos and RoPE aren't in the paper.
 # * It doesn't say what becomes of the class token in axial attention. We left it out and took
 #   the mean.
@@ -549,7 +563,7 @@ for name, config in rivals.items():
 # ## Three readings
 #
 # * [Shaw et al. 2018](https://arxiv.org/abs/1803.02155) introduced relative positions for
-#   translation. The paper's variant is a part of theirs.
+#   translation. The paper's variant is half of theirs, which adds vectors to the values too.
 # * [Ho et al. 2019](https://arxiv.org/abs/1912.12180) introduced axial attention. One of the
 #   four is an author of ViT.
 # * [Chu et al. 2021](https://arxiv.org/abs/2102.10882) disagree with "the kind doesn't
@@ -566,18 +580,18 @@ for name, config in rivals.items():
 #
 # <details><summary>Solution 2</summary>
 #
-# As B's place less A's, five on can be five columns to the right in the same line, or one
-# line down and one column to the left. In general, an offset of $6r + c$ is read as $r$ lines
-# and $c$ columns, or as $r + 1$ lines and $c - 6$ columns. "Exactly one line down" is six, and
-# a line has only columns 0 to 5, so six has no other reading.
+# Five places on is five columns to the right in the same row, or one row down and one column to
+# the left. Six places on is one row down in the same column, and nothing else: columns can't be
+# six apart. So with six, and with every multiple of it, you know the column. With all others,
+# you don't know on which side B is.
 #
 # </details>
 #
 # <details><summary>Solution 3</summary>
 #
 # Turn the picture by a quarter, and it's the same task. The 1-D table fails on the right
-# half, since its vectors there were never asked about; 2-D, sin-cos and RoPE know lines from
-# columns and don't mind. With relative offsets it's a little different: lines are six apart in
+# half, since its vectors there were never asked about; 2-D, sin-cos and RoPE know rows from
+# columns and don't mind. With relative offsets it's a little different: rows are six apart in
 # reading order, so an offset says much more about above and below than about left and right.
 # It could be right on both halves. Try it: turn the images with `images.mT`.
 #
@@ -585,7 +599,7 @@ for name, config in rivals.items():
 #
 # <details><summary>Solution 4</summary>
 #
-# Columns differ by −5 to 5, so there are eleven vectors, and eleven for the lines. The first
+# Columns differ by −5 to 5, so there are eleven vectors, and eleven for the rows. The first
 # table is enough. The cell below has the columns' part.
 #
 # </details>
@@ -603,14 +617,14 @@ def column_bias(q, table, columns):
 
 q, table = torch.randn(1, 2, 36, 16), torch.randn(2, 11, 16)
 found = column_bias(q, table, columns=6)
-want = q[0, 1, 3] @ table[1, 3 - 2 + 5] / 4  # columns 3 and 2, in any line
+want = q[0, 1, 3] @ table[1, 3 - 2 + 5] / 4  # columns 3 and 2, in any row
 assert torch.allclose(found[0, 1, 3, 32], want, atol=1e-5)
 
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
 # The columns' vectors have met both patterns, so we'd expect it to be right most of the time.
-# What may disturb it is that the network can tell the patterns apart by their lines in
+# What may disturb it is that the network can tell the patterns apart by their rows in
 # training, and then A with a lower Y looks like B. If it has used that shortcut, the answers
 # turn around. It's worth trying with several seeds.
 #

@@ -74,3 +74,11 @@ def test_a_patch_has_its_columns_vector_and_its_rows():
     figure, _ = ablations.table_of(torch.zeros(3, 1), torch.zeros(2, 1))
     cells = words(figure.axes[0])
     assert cells.count("X2") == 3 and cells.count("Y2") == 4
+
+
+def test_what_a_network_costs_is_said_twice():
+    rivals = {"one": (1.0, 1.0, [38.0]), "other": (1.4, 2.0, [40.0, 42.0])}
+    figure, alt = ablations.costs(rivals)
+    found = [axes.lines[1].get_xdata().tolist() for axes in figure.axes]
+    assert found == [[1.4, 1.4], [2.0, 2.0]]
+    assert "other 41.0 % at 1.40 times the multiply-adds and 2.00" in alt

@@ -222,6 +222,39 @@ def shapes(
     return figure, alt
 
 
+def costs(
+    rivals: Mapping[str, tuple[float, float, Sequence[float]]],
+) -> "tuple[Figure, str]":
+    """Percent per seed over multiply-adds and over time, both relative."""
+    figure, panels = chart(WIDTH, 3.0, 1, 2, sharey=True)
+    told = []
+    for number, (name, (*costs, runs)) in enumerate(rivals.items()):
+        color, marker = AXES[number]
+        for axes, cost in zip(panels, costs, strict=True):
+            look = {"color": color, "markersize": 8, "mew": 0, "alpha": 0.75}
+            axes.plot([cost] * len(runs), runs, marker, label=name, **look)
+        told.append(
+            f"{name} {_mean(runs):.1f} % at {costs[0]:.2f} times the "
+            f"multiply-adds and {costs[1]:.2f} times the time"
+        )
+    for axes, words in zip(panels, ("multiply-adds", "time"), strict=True):
+        axes.set(xlim=(0.8, 2.2))
+        axes.set_xticks([1, 1.5, 2], ["1", "1.5", "2"])
+        axes.set_xlabel(f"{words} (times)", fontsize=12)
+        axes.tick_params(labelsize=11)
+        bare(axes)
+    panels[0].set_ylabel("held-out accuracy (%)", fontsize=12)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=2,
+        fontsize=11,
+        frameon=False,
+    )
+    alt = f"Accuracy over what a network costs: {'; '.join(told)}."
+    return figure, alt
+
+
 def table_of(x: Tensor, y: Tensor) -> "tuple[Figure, str]":
     """How a 2-D table is put together from x (gw, c) and y (gh, c)."""
     gw, gh = len(x), len(y)

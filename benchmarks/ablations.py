@@ -73,6 +73,7 @@ KINDS: dict[str, Any] = {
     "RoPE": RoPE(),
 }
 LEARNED = ("1-D", "2-D", "relative")
+WITHOUT = ("relative, no class token", "2-D, no class token")
 PLACES: dict[str, Any] = {
     "none": NoPosition(),
     "1-D/stem": Learned1D(),
@@ -284,7 +285,7 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
     """Every run by its name, PART/.../SEED, in the order of their worth."""
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for s in SEEDS:
-        for kind in (*KINDS, "relative, no class token"):
+        for kind in (*KINDS, *WITHOUT):
             stds = (SMALL, LARGE) if kind in LEARNED else (LARGE,)
             for std in stds:
                 for where in ("upper", "all"):

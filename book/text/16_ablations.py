@@ -108,9 +108,8 @@ for where in ("upper", "lower"):
 #
 # The way to find out is an *ablation*. The word comes from surgery. You take out one part, or
 # swap it for another, leave everything else as it is, train again, and see what's lost. The
-# paper's appendix has four of them: positions, the class token, the shape of the network, and
-# what attention runs over. We'll do all four on a laptop's scale, and add what the paper
-# leaves out: how much of a difference is luck.
+# paper's appendix has several. We'll take two of them, positions and axial attention, to a
+# laptop's scale, and add what the paper leaves out: how much of a difference is luck.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("positions", "attention"))
@@ -273,8 +272,8 @@ figures.show(
 )
 
 # %% [markdown]
-# Look at the fourth row: a coin again, or worse! (Every run is a point, so three seeds are three
-# points. The last two rows we'll come to in a moment.)
+# Look at *relative*: a coin again, or worse! (Every run is a point, so three seeds are three
+# points. The two at the bottom we'll come to in a moment.)
 #
 # How can an offset know which half it's in? Think of who answers the question. It's the
 # *class token*, and it has a place too: place 0, in front of all patches. Seen from there,
@@ -285,30 +284,33 @@ figures.show(
 # You can close that door. Take the class token away, and let the head read the mean of the patches:
 
 # %% tags=["hide-input"]
-for tested in ("upper", "lower"):
-    runs = of("relative, no class token/0.5", "upper", tested)
-    print(f"{tested} half:", ", ".join(f"{run:.0f}%" for run in runs))
+for kind in ("2-D", "relative"):
+    for tested in ("upper", "lower"):
+        runs = of(f"{kind}, no class token/0.5", "upper", tested)
+        told = ", ".join(f"{run:.0f}%" for run in runs)
+        print(f"{kind}, {tested} half: {told}")
 
 # %% [markdown]
-# Now it can't do it at all, not even in the upper half, in these five hundred steps. That makes sense too. Places
-# are counted in reading order, and in a row of six patches, "five on" can mean five to the
-# right. It can also mean one down and *one to the left*. So most offsets don't say what's
-# left. It really was the class token's offsets that did the work.
+# The 2-D table doesn't need a class token. But the relative network can't do it any more, not even in the upper
+# half, at least not in five hundred steps. That makes sense too. Places are counted in
+# reading order, and in rows of six patches, "five on" can mean five to the right. It can also
+# mean one down and *one to the left*. Most offsets don't say on which side you are. So it was the
+# class token, and what it knew was places.
 #
 # Nobody planned any of this. "Relative" sounds like something that can't know where it is. What a
 # part knows is a question for an experiment, not for its name.
 #
 # ## Positions you're born with
 #
-# The last two rows learn no positions. *Sin-cos* is a fixed table: waves of several lengths
+# The two at the bottom have nothing to learn about positions. *Sin-cos* is a fixed table: waves of several lengths
 # across the columns, and the same waves down the rows ([chapter 6](06_recipe.ipynb) used
 # it). *RoPE* turns queries and keys by angles that grow with column and row, so that a
 # score depends on how far apart they are, in both directions separately
 # ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)). Both treat a column the same in every
 # row, and both know the lower half without having seen it.
 #
-# Here's all of it in detail. Each small square stands for a row of A and a row of B, and bright
-# means right. The white frame holds the rows from training:
+# Here's all of it in detail, from one seed. Each small square stands for a row of A and a row of
+# B, and bright means right. The white frame holds the rows from training:
 
 # %% tags=["hide-input"]
 maps = {
@@ -333,6 +335,9 @@ assert 45 < means["none/0.5", "upper"] < 55
 print("checked: who knows the lower half, and who doesn't")
 
 # %% [markdown]
+# Where one of the two is in the upper half, the 1-D network is right more often than a coin: it
+# knows half of the story. Where both are below, it knows nothing.
+#
 # ## The mistake that makes no error
 #
 # We owe you a number. In all these networks, the learned tables were drawn with a standard
@@ -345,8 +350,7 @@ print(f"{test(faithful, 'all'):.0f}% right")
 
 # %% [markdown]
 # A coin. If that were your ablation, you'd write: "1-D positions don't help, compared with
-# none." No error, no warning, and the loss looks exactly like that of a network for which the
-# task is too hard.
+# none." No error, no warning. It looks just as if the task were too hard.
 #
 # The reason is in equation (1). A token is a patch's numbers *plus* its position. How large
 # are the two?
@@ -364,8 +368,9 @@ assert max(small) < 60 and min(large) > 97
 print("checked: 0.02 is too small for five hundred steps, and 0.5 isn't")
 
 # %% [markdown]
-# At 0.02 the position is a whisper beside the patch. It can get louder, but first somebody has to hear it,
-# and five hundred steps are too few. Here are all three learned tables, trained on the whole picture:
+# At 0.02 the position is a whisper beside the patch, more than ten times weaker. It can get
+# louder, but first somebody has to hear it. Here are all three learned tables, trained on the
+# whole picture:
 
 # %% tags=["hide-input"]
 groups = {}
@@ -381,11 +386,11 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 
 # %% [markdown]
 # With four times as many steps, the 2-D table always gets there, and the 1-D table in two runs
-# of three. (The relative one hears more from the start. Its vectors are multiplied with the query,
-# so no patch can drown them out.) The paper's networks train for many thousands of steps, and
-# 0.02 does no harm there. But a short ablation, and most ablations are short, compares how *soon*
-# parts are learned as much as what they can do. Before you believe "part X doesn't help", ask
-# whether X ever had a chance.
+# of three. (The relative one hears more from the start, perhaps because its vectors aren't
+# added to the patch but multiplied with the query.) The paper's networks train for many thousands of
+# steps, and there 0.02 is loud enough. But a short ablation, and most ablations are short, compares
+# how *soon* parts are learned as much as what they can do. Before you believe "part X doesn't
+# help", ask whether X ever had a chance.
 #
 # ## Rows, then columns
 #
@@ -460,6 +465,7 @@ axial_cost, deep_cost = (
 )
 assert axial_cost[0] < 0.75 * deep_cost[0] and axial_cost[1] > deep_cost[1]
 print("checked: fewer multiply-adds, and more time")
+
 
 # %% [markdown]
 # ## What to take with you
@@ -542,14 +548,13 @@ for name in ("standard, 2 blocks", "standard, 4 blocks"):
     apart = errors_apart(rivals["axial, 2 blocks"][2], rivals[name][2])
     print(f"axial and {name}: {apart:.1f} errors apart")
 
+
 # %% [markdown]
 # ## Where this is in the paper
 #
 # | here | in the paper |
 # |---|---|
 # | positions: none, 1-D, 2-D, relative | appendix D.4, Table 8 |
-# | class token and mean | appendix D.3, Figure 9 |
-# | depth, width, MLP, patches | appendix D.2, Figure 8 |
 # | rows, then columns | appendix D.6, Figure 13 |
 #
 # ### What differs
@@ -557,6 +562,8 @@ for name in ("standard, 2 blocks", "standard, 4 blocks"):
 # * The paper's Table 8 is measured with ViT-B/16 by five-shot accuracy on ImageNet. It doesn't
 #   say how many runs are behind a number.
 # * The glyphs, sin-cos and RoPE aren't in the paper.
+# * The paper's other ablations, of the head (Figure 9) and of the network's shape (Figure 8), aren't
+#   on this page.
 # * It doesn't say what becomes of the class token in axial attention. We left it out and took
 #   the mean.
 #

@@ -396,8 +396,8 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 #
 # The last ablation changes what attention runs over. All pairs of patches get expensive when
 # there are many. *Axial* attention first lets each patch look along its own row only, then
-# along its own column. After both, everything can have reached everything: along the row to
-# the right column, then down.
+# along its own column. After both, anything can have reached any place: along its row to the
+# other's column, then up or down.
 #
 # The nice thing is that you need nothing new. A block from [chapter 3](03_encoder.ipynb)
 # doesn't know how its tokens are arranged. Give it every row as if it were a picture of its
@@ -455,8 +455,8 @@ figures.show(*ablations.costs(rivals))
 # and Y: this network knows from the start what a row is.
 #
 # And the price? Look at the right panel. Compared with four standard blocks, the axial ones need
-# a quarter fewer multiply-adds, and a little *more* time, because sorting tokens into rows and
-# columns takes time too. The paper met the same surprise with an axial ResNet, which looked
+# a quarter fewer multiply-adds, and a little *more* time. Tokens have to be sorted into rows and
+# columns, and many small products are slower than a few large ones. The paper met the same surprise with an axial ResNet, which looked
 # cheap and was very slow. Multiply-adds are a promise. Always measure.
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -471,8 +471,7 @@ print("checked: fewer multiply-adds, and more time")
 # ## What to take with you
 #
 # 1. An ablation says what a part is worth *on this task, in this training*. On a
-#    question about places, a table can be worth everything or half; the same table may hardly
-#    matter for photographs.
+#    question about places, a table can be worth everything or nothing.
 # 2. A table of positions can't know that two of its vectors belong together. What it was never
 #    shown, it doesn't know. X and Y, sin-cos and RoPE know it from birth.
 # 3. Draw every run. Without the spread of the seeds you can't tell a finding from luck, and
@@ -521,11 +520,12 @@ print("checked: fewer multiply-adds, and more time")
 #
 # ### What's below a coin
 #
-# In the lower half some runs are right less than half of the time: they're *worse* than a coin. With a
-# thousand pictures, luck moves a coin by about a point and a half, so 40% isn't luck. The
-# vectors of the lower rows were drawn at random, and so each cell has some
-# random "leftness", the same for every picture. With three times six cells, such a random
-# order agrees with the true one a little too often or a little too seldom. A different seed draws another one.
+# In the lower half some runs are right less than half of the time. That's *worse* than a coin, and
+# with a thousand pictures luck moves a coin by only a point and a half. How come? The vectors
+# of the lower rows were drawn at random, so each of the eighteen cells has some random
+# "leftness", the same in every picture. Such a random order agrees with the true one a little
+# too often or a little too seldom, and another seed draws another one. (The six runs in
+# our figure are all below a half. We don't know whether that's luck.)
 #
 # ### The rule about luck
 #

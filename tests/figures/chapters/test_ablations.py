@@ -63,13 +63,6 @@ def test_the_best_rate_is_named():
     assert "best 46.0 at 0.004" in alt
 
 
-def test_each_axis_starts_at_the_base():
-    found = {"depth": [(2.0, [42.0]), (4.0, [44.0])], "patch": [(0.5, [35.0])]}
-    _, alt = ablations.shapes([40.0], found)
-    assert "depth 40.0 % at 1.0, 42.0 % at 2.0" in alt
-    assert "patch 35.0 % at 0.5, 40.0 % at 1.0" in alt
-
-
 def test_a_patch_has_its_columns_vector_and_its_rows():
     figure, _ = ablations.table_of(torch.zeros(3, 1), torch.zeros(2, 1))
     cells = words(figure.axes[0])

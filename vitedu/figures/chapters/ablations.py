@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data import glyphs
-from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import (
     CLASS,
     DARK,
@@ -184,42 +184,6 @@ def rates(
     axes.legend(fontsize=11, frameon=False)
     bare(axes)
     return figure, f"Accuracy over the learning rate: {'; '.join(told)}."
-
-
-def shapes(
-    base: Sequence[float],
-    axes_of: Mapping[str, Sequence[tuple[float, Sequence[float]]]],
-) -> "tuple[Figure, str]":
-    """Accuracy over relative compute, a line per thing that is changed.
-
-    `base` are the percents at compute 1; the others are (compute, percents).
-    """
-    figure, axes = chart(WIDTH, 3.6)
-    told = []
-    for number, (name, points) in enumerate(axes_of.items()):
-        color, marker = (*AXES, (DARK, "*"))[number]
-        known = sorted([(1.0, base), *points], key=lambda point: point[0])
-        x = [compute for compute, _ in known]
-        y = [_mean(each) for _, each in known]
-        look = {"color": color, "linewidth": 2, "markersize": 7}
-        axes.plot(x, y, marker=marker, label=name, **look)
-        for compute, each in points:
-            dots = {"color": color, "alpha": 0.35, "markersize": 5, "mew": 0}
-            axes.plot([compute] * len(each), each, marker, **dots)
-        listed = (f"{b:.1f} % at {a:.1f}" for a, b in zip(x, y, strict=True))
-        told.append(f"{name} {', '.join(listed)}")
-    axes.plot([1.0] * len(base), base, "o", color=DARK, markersize=5, alpha=0.5)
-    note(axes, "base", (1, _mean(base)), (5, -14), 11, color=DARK)
-    axes.set(xscale="log")
-    axes.set_xticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
-    axes.minorticks_off()
-    axes.set_xlabel("multiply-adds, as a multiple of the base's", fontsize=12)
-    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
-    axes.tick_params(labelsize=11)
-    axes.legend(fontsize=11, frameon=False)
-    bare(axes)
-    alt = f"Accuracy over relative compute, each axis alone: {'; '.join(told)}."
-    return figure, alt
 
 
 def costs(

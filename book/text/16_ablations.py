@@ -415,7 +415,6 @@ for words, name in ROWS.items():
     rows[words] |= {"learned from": found["train_per_seed"]}
 figures.show(*ablations.runs(rows, "right (%)"))
 
-
 # %% [markdown]
 # Two points, much like the paper's. By chapter 5's rule, 1-D and 2-D are better than none, and that's a
 # result; for relative it's a hint. Among the three kinds themselves, no difference is
@@ -440,6 +439,7 @@ for pool, words in (("token", "class token"), ("mean", "mean of the patches")):
     found = [pools[f"{pool}/{rate}"]["per_seed"] for rate in LEARNING_RATES]
     curves[words] = (LEARNING_RATES, found)
 figures.show(*ablations.rates(curves))
+
 
 # %% [markdown]
 # Each at its best rate, they differ by no more than luck here, too. But at 0.002 alone, the class
@@ -523,7 +523,6 @@ assert round(axial_cost[0] / deep_cost[0], 2) == 0.72
 assert axial_cost[1] > deep_cost[1]
 print("checked: fewer multiply-adds, and more time")
 
-
 # %% [markdown]
 # ## What to take with you
 #
@@ -599,6 +598,7 @@ offsets = ablations.places(pictures).diff()[:, 0]
 votes = [yes[offsets == o] for o in offsets.unique()]
 best = sum(max(v.sum(), len(v) - v.sum()) for v in votes) / len(yes)
 print(f"by the offset alone: {100 * best:.0f}%")
+
 
 # %% [markdown]
 # The 2-D table doesn't need a class token. But the relative network doesn't learn the question

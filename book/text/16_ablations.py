@@ -291,7 +291,7 @@ with torch.no_grad():
 print(f"after: lower half {test(model, 'lower'):.0f}% right")
 
 # %% [markdown]
-# Perfect! So what it had learned was places, and nobody had told it about those of the lower half.
+# Perfect! So what it had learned was places, and it had never met those of the lower half.
 #
 # "Relative" sounds like something that can't know where it is. What a
 # part knows is a question for an experiment, not for its name. (What happens without a class
@@ -393,8 +393,8 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 # ## Does it matter for photographs?
 #
 # On glyphs, the kinds of position differ like day and night. The paper's Table 8 says otherwise.
-# A ViT-B/16 on ImageNet gets 61.4% without positions and 64.2% with the 1-D table; 2-D and relative
-# both get 64.0%. So positions matter, and the kind hardly does.
+# There, a ViT-B/16 gets 61.4% on ImageNet (five-shot) without positions and 64.2% with the 1-D
+# table; 2-D and relative both get 64.0%. So positions matter, and the kind hardly does.
 #
 # Ours is a ViT with three blocks. It sees 10,000 pictures of CIFAR-10 (a JPEG copy) four times
 # each, in patches of four pixels, and is judged on others. Tables start at the paper's
@@ -416,7 +416,7 @@ for words, name in ROWS.items():
 figures.show(*ablations.runs(rows, "right (%)"))
 
 # %% [markdown]
-# Two points, much like the paper's. By chapter 5's rule, 1-D and 2-D are better than none, and that's a
+# Two points, much like the paper's. By [the rule](#The-rule-about-luck) of chapter 5, 1-D and 2-D are better than none, and that's a
 # result; for relative it's a hint. Among the three kinds themselves, no difference is
 # more than luck. So it's as in the paper: photographs want to have *some* positions,
 # and we see no difference between the kinds.
@@ -451,8 +451,7 @@ figures.show(*ablations.rates(curves))
 #
 # The last ablation changes what attention runs over. All pairs of patches get expensive when
 # there are many. *Axial* attention first lets each patch look along its own row only, then
-# along its own column. After both,
-# information can get from any patch to any other: along the row to the target's column, then up
+# along its own column. After both, information can get from any patch to any other: along the row to the target's column, then up
 # or down.
 #
 # The nice thing is that you need nothing new. A block from [chapter 3](03_encoder.ipynb)
@@ -504,7 +503,7 @@ figures.show(*ablations.costs(rivals))
 
 # %% [markdown]
 # Twice as many standard blocks don't help at all in this short training, and the axial network is
-# two points better than either. By [chapter 5's rule](#The-rule-about-luck), its lead over two
+# two points better than either. By the same rule, its lead over two
 # blocks is a result, and its lead over four is a hint. (Each had one rate only.)
 # Without the control, you'd have said "twice the weights". With it, my guess is built-in
 # knowledge, as with X and Y: this network knows from the start what a row is.

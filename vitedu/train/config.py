@@ -25,6 +25,7 @@ from vitedu.fields import (
 from vitedu.model import ViTConfig, network_config
 from vitedu.model.classifier import LossName
 from vitedu.model.config import SEAMS, seam_from_json
+from vitedu.model.mae import UnlabelledConfig
 from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
 
@@ -198,6 +199,17 @@ class TrainConfig:
                 "add the decay to the gradient, which Adam then rescales; use "
                 "optimizer=adamw"
             )
+
+        if self.validation and not self.needs_labels:
+            raise UserError(
+                f"validation={self.validation} measures an accuracy, and a "
+                "network that learns without labels has none; set validation=0"
+            )
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the network learns from labels, or from pictures alone."""
+        return not isinstance(self.model, UnlabelledConfig)
 
     @property
     def starts_trained(self) -> bool:

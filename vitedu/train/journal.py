@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vitedu import results
 from vitedu.data import Source
 from vitedu.evaluate import Evaluation, Prediction, accuracy, predict
+from vitedu.evaluate.accuracy import mean_loss
 from vitedu.model import ViT
 from vitedu.pictures import Picture
 from vitedu.train.data import Sources
@@ -159,8 +160,13 @@ class Journal:
         self.record(line, speed)
 
     def numbers(self, part: str, measured: Evaluation) -> dict[str, float]:
-        """{part}_accuracy and {part}_loss; a note if the loss isn't finite."""
+        """{part}_accuracy and {part}_loss; a note if the loss isn't finite.
+
+        Without labels there is no accuracy.
+        """
         found = {f"{part}_accuracy": measured.accuracy}
+        if not self.state.config.needs_labels:
+            found = {}
         if math.isfinite(measured.loss):
             return found | {f"{part}_loss": measured.loss}
         self.note(
@@ -233,8 +239,10 @@ class Journal:
         if test is not None:
             names = "validation_accuracy", "validation_loss"
             numbers = {name: chosen[name] for name in names if name in chosen}
-            numbers |= self.numbers("test", test)
-            self.record({"step": state.step, "test_accuracy": test.accuracy})
+            found = self.numbers("test", test)
+            numbers |= found
+            # the accuracy, or without labels the loss
+            self.record({"step": state.step} | dict([*found.items()][:1]))
         notes = [line["note"] for line in self.history if "note" in line]
         if is_best:
             notes.append(
@@ -332,9 +340,11 @@ def evaluate(
         network.load_state_dict(state.ema.average)
     # to compile for float32 and for each size would take longer than it saves
     with uncompiled(config.compile):
-        share = accuracy(
-            network, until(batches, should_stop), loss=state.plain_loss
-        )
+        seen = until(batches, should_stop)
+        if config.needs_labels:
+            share = accuracy(network, seen, loss=state.plain_loss)
+        else:
+            share = mean_loss(network, seen)
     if own is not None:
         network.load_state_dict(own)
     correct, loss_sum, num_images, unanswered = processes.total(

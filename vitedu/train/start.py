@@ -368,6 +368,8 @@ def build_state(
 ) -> TrainState:
     """The state before the first step; a given model is trained itself."""
     named = tuple(getattr(train, "class_names", ()))
+    if not config.needs_labels:
+        named = ()
     model, loss = given.model, given.loss
     if model is None:
         model, notes = build_model(config, named)
@@ -379,8 +381,11 @@ def build_state(
             "the data do not name their classes, so they are taken for the "
             f"model's: {few(class_names)}"
         )
-    weights, uneven = balance(config, train, class_names or named)
-    notes += uneven
+    weights = None
+    if config.needs_labels:
+        weights, uneven = balance(config, train, class_names or named)
+        notes += uneven
+    model.preprocess = config.preprocess
     frozen = freeze(model, config.freeze)
     model = model.to(device)
     if config.activation_checkpointing:

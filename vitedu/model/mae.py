@@ -105,6 +105,12 @@ def random_mask(
     return ranks < num_hidden(num_patches, share)
 
 
+def masked_error(found: Tensor, pixels: Tensor, mask: Tensor) -> Tensor:
+    """Mean squared error of the hidden patches: (b, n, d) twice -> (b,)."""
+    errors = (found - pixels).square().mean(dim=-1)  # (b, n)
+    return (errors * mask).sum(dim=1) / mask.sum(dim=1)
+
+
 class Unlabelled(ViT):
     """A ViT that learns from pictures alone: images -> losses (b,).
 
@@ -184,8 +190,7 @@ class MAE(Unlabelled):
         """
         mask = self.draw_mask(images) if mask is None else mask
         found = self.decode(self.encode(images, mask), mask)
-        errors = (found - self.target(images)).square().mean(dim=-1)
-        return (errors * mask).sum(dim=1) / mask.sum(dim=1)
+        return masked_error(found, self.target(images), mask)
 
     def complete(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
         """(b, c, h, w) -> (b, c, h, w), hidden patches as the decoder has them.

@@ -15,7 +15,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from vitedu.model.initialise import initialise
-from vitedu.model.mae import Hidden, Unlabelled, UnlabelledConfig
+from vitedu.model.mae import Hidden, Unlabelled, UnlabelledConfig, masked_error
 from vitedu.model.patches import patchify
 
 LEVELS = 8  # 3 bits
@@ -121,13 +121,11 @@ class MPP(Unlabelled):
         """
         mask = self.draw_mask(images) if mask is None else mask
         found, targets = self.predict_patches(images, mask), self.targets(images)
-        found = found.float() if found.dtype == torch.bfloat16 else found
         if self.config.target == "pixels":
-            losses = (found - targets).square().mean(dim=-1)
-        else:
-            classes = LEVELS**self.config.in_channels
-            losses = F.cross_entropy(
-                found.reshape(-1, classes), targets.flatten(), reduction="none"
-            )
-            losses = losses.view(*mask.shape, -1).mean(dim=-1)
+            return masked_error(found, targets, mask)
+        classes = LEVELS**self.config.in_channels
+        losses = F.cross_entropy(
+            found.reshape(-1, classes), targets.flatten(), reduction="none"
+        )
+        losses = losses.view(*mask.shape, -1).mean(dim=-1)
         return (losses * mask).sum(dim=1) / mask.sum(dim=1)

@@ -56,7 +56,7 @@ def mae_mnist(tier: str) -> TrainConfig:
         model=completing(MNIST, 48, 1),
         dataset="mnist",
         preprocess=CENTRED,
-        steps=3_500,
+        steps=1_500,
         batch_size=128,
         lr=2e-3,
         betas=(0.9, 0.95),
@@ -77,7 +77,7 @@ def mpp_mnist(tier: str) -> TrainConfig:
         mae_mnist(tier),
         recipe="mpp-mnist",
         model=MPPConfig(**without_head(MNIST)),
-        steps=1_520,
+        steps=652,
     )
 
 

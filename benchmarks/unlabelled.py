@@ -8,8 +8,8 @@ Both saw the 60,000 training pictures of MNIST without labels, for as many
 multiply-adds. Then the same small ViT learns from 1,000 of them with labels, a
 seed draws which: from scratch, or from what was learned without. Rates are
 chosen for each by 1,000 other training pictures; accuracies are on the first
-5,000 test pictures, and on the 1,000 themselves. Beside it linear probes and few-shot
-classifiers on frozen features, and how far the heads look.
+5,000 test pictures, and on the 1,000 themselves. Beside it linear probes and
+few-shot classifiers on frozen features, and how far the heads look.
 
 What is measured goes to runs/unlabelled/ and is not measured twice; all of it
 to `vitedu/results/unlabelled.json`.
@@ -26,7 +26,6 @@ import torch
 from recorded import result_fields
 from torch import Tensor
 
-import vitedu
 from vitedu import budget, results
 from vitedu.data import Augment, load_dataset
 from vitedu.evaluate import accuracy, fewshot_accuracy, linear_probe

@@ -176,7 +176,7 @@ class MAE(Unlabelled):
         return nn.functional.pad(visible, (before, 0), value=True)
 
     def target(self, images: Tensor) -> Tensor:
-        """The pixels to be found, (b, n, p*q*c), normalised if so configured."""
+        """The pixels to be found, (b, n, p*q*c), normalised or as they are."""
         pixels = patchify(images, self.config.patch_size)
         if not self.config.normalised:
             return pixels

@@ -108,7 +108,7 @@ class MPP(Unlabelled):
         return classes[..., 0] if side == 1 else classes
 
     def predict_patches(self, images: Tensor, mask: Tensor) -> Tensor:
-        """(b, c, h, w) -> the head's outputs for each patch, (b, n, outputs)."""
+        """(b, c, h, w) -> what the head says of each patch, (b, n, outputs)."""
         generator = None if self.training else torch.Generator().manual_seed(1)
         x = spoil(self.patch_embed(images), mask, self.mask_token, generator)
         x = self.norm(self.blocks(self.place(x, self.pos_embed)))
@@ -120,7 +120,10 @@ class MPP(Unlabelled):
         `mask` (b, n) is True where a patch is spoilt; by default it is drawn.
         """
         mask = self.draw_mask(images) if mask is None else mask
-        found, targets = self.predict_patches(images, mask), self.targets(images)
+        found, targets = (
+            self.predict_patches(images, mask),
+            self.targets(images),
+        )
         if self.config.target == "pixels":
             return masked_error(found, targets, mask)
         classes = LEVELS**self.config.in_channels

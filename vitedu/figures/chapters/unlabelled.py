@@ -181,8 +181,8 @@ def distances(
     figure, grid = chart(WIDTH, 2.7, 1, 3, sharey=True)
     told = []
     for axes, (start, (words, *_)) in zip(grid, STARTS.items(), strict=True):
-        words = "untrained" if start == "scratch" else words.removesuffix(
-            " first"
+        words = (
+            "untrained" if start == "scratch" else words.removesuffix(" first")
         )
         heads = torch.tensor(metrics[f"distance/{start}"]["heads"])
         for head in heads.T:

@@ -1,0 +1,105 @@
+"""Runs that need no labels: their loss, their end, and what starts from it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import vitedu
+from vitedu.cli.main import main
+from vitedu.errors import UserError
+from vitedu.model import ViT
+from vitedu.model.mae import MAE
+from vitedu.model.mpp import MPP
+from vitedu.train import fit, recipe
+
+SMALL = {"steps": 6, "max_images": 64, "batch_size": 16, "save_every": 2}
+
+
+def small(name):
+    config = replace(recipe(name, "smoke"), dataset="digits", **SMALL)
+    model = replace(config.model, depth=1, embed_dim=32, mlp_dim=48)
+    return replace(config, model=model)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "mae"
+    return fit(small("mae-mnist"), out, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("mae-mnist", MAE), ("mpp-mnist", MPP)]
+)
+def test_a_run_measures_its_loss_and_no_accuracy(name, kind):
+    run = fit(replace(small(name), log_every=1), progress=False)
+    assert type(run.model) is kind and run.model.class_names == ()
+    assert set(run.result["metrics"]) == {"test_loss"}
+    losses = [line["loss"] for line in run.history if "loss" in line]
+    assert len(losses) == 6 and losses[-1] < losses[0]
+    assert not any("train_accuracy" in line for line in run.history)
+    assert run.accuracy is None
+
+
+def test_a_stopped_run_ends_on_the_same_weights(pretrained, tmp_path):
+    steps = iter([False, False, True])
+    out = tmp_path / "mae"
+    fit(
+        small("mae-mnist"),
+        out,
+        progress=False,
+        should_stop=lambda: next(steps, True),
+    )
+    again = fit(small("mae-mnist"), out, progress=False)
+    for name, tensor in again.model.state_dict().items():
+        assert torch.equal(tensor, pretrained.model.state_dict()[name]), name
+    assert again.result["metrics"] == pretrained.result["metrics"]
+
+
+def test_with_classes_it_loads_as_the_vit_inside(pretrained):
+    where = pretrained.folder.path
+    whole, inside = vitedu.load(where), vitedu.load(where, num_classes=0)
+    assert type(whole) is MAE and type(inside) is ViT
+    assert "mask_token" in inside.load_report.dropped
+    x = torch.randn(2, 1, 28, 28)
+    with torch.no_grad():
+        features = whole.forward_features(x)
+        assert torch.equal(inside.forward_features(x), features)
+
+
+def test_fine_tuning_starts_from_it(pretrained, tmp_path, capsys):
+    where = pretrained.folder.path
+    out = tmp_path / "tuned"
+    settings = ["dataset=digits", "steps=1", "max_images=20", "lr=1e-9"]
+    code = main(
+        ["train", "finetune", f"weights={where}", *settings]
+        + ["--out", str(out), "--tier", "cpu"]
+    )
+    assert code == 0, capsys.readouterr().err
+    tuned = vitedu.load(out)
+    assert type(tuned) is ViT and tuned.config.num_classes == 10
+    for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"):
+        before = pretrained.model.state_dict()[name]
+        assert torch.allclose(tuned.state_dict()[name], before, atol=1e-4)
+
+
+def test_the_command_says_the_loss(tmp_path, capsys):
+    arguments = ["mpp-mnist", "dataset=digits", "steps=2", "max_images=40"]
+    out = tmp_path / "run"
+    code = main(["train", *arguments, "--tier", "smoke", "--out", str(out)])
+    assert code == 0
+    assert "test loss " in capsys.readouterr().out
+
+
+def test_validation_needs_labels():
+    with pytest.raises(UserError, match="learns without labels has none"):
+        replace(small("mae-mnist"), validation=0.1)
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_it_names_no_class(pretrained, command, tmp_path, capsys):
+    picture = vitedu.data.photo("cat")
+    picture.save(tmp_path / "cat.png")
+    what = "digits" if command == "evaluate" else str(tmp_path / "cat.png")
+    assert main([command, str(pretrained.folder.path), what]) == 2
+    assert "has no head, so it cannot name a class" in capsys.readouterr().err

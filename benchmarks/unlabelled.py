@@ -2,7 +2,7 @@
 
     VITEDU_DATA=... vitedu train mae-mnist --tier cpu --out runs/mae-mnist
     VITEDU_DATA=... vitedu train mpp-mnist --tier cpu --out runs/mpp-mnist
-    VITEDU_DATA=... python benchmarks/unlabelled.py
+    VITEDU_DATA=... python benchmarks/unlabelled.py [scratch mpp-mnist ...]
 
 Both saw the 60,000 training pictures of MNIST without labels, for as many
 multiply-adds. Then the same small ViT learns from 1,000 of them with labels, a
@@ -17,6 +17,7 @@ to `vitedu/results/unlabelled.json`.
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,7 @@ KEPT, RUNS = Path("runs/unlabelled"), Path("runs")
 TARGET = Path(__file__).parents[1] / "vitedu/results/unlabelled.json"
 STARTS = ("scratch", "mpp-mnist", "mae-mnist")
 SEEDS, LABELS = (0, 1, 2), 1_000
-RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 STEPS, BATCH, HELD_OUT, NUM_TEST = 150, 50, 1_000, 5_000
 
 Pictures = tuple[Tensor, Tensor]
@@ -158,60 +159,75 @@ def metric(values: list[float], unit: str = "percent", **more: Any) -> Any:
     return {"value": mean, "unit": unit, "per_seed": values, **more}
 
 
-def main() -> None:
-    """Measure what isn't there yet, and write all of it."""
-    torch.set_num_threads(1)
-    pool, chosen_by, test = digits()
-    metrics: dict[str, Any] = {}
-    seconds = 0.0
-    parts: list[Any] = []
+def measured(start: str, data: tuple[Pictures, Pictures, Pictures]) -> None:
+    """Every part of a start that isn't there yet."""
+    pool, chosen_by, test = data
+    kept(f"frozen/{start}", lambda: frozen(start, pool, test))
+    kept(f"distance/{start}", lambda: distances(start, test))
+    for lr in RATES:
+        kept(
+            f"rate/{start}/{lr:g}",
+            lambda r=lr: tuned(start, r, 0, pool, chosen_by, STEPS),
+        )
+    lr = best_rate(start)
+    for seed in SEEDS:
+        for name, steps in lengths(start).items():
+            kept(
+                f"tuned/{name}/{seed}",
+                lambda n=steps, k=seed: tuned(start, lr, k, pool, test, n),
+            )
 
-    def part(name: str, measure: Callable[[], Any]) -> Any:
-        parts.append(kept(name, measure))
-        return parts[-1]["found"]
 
-    for start in STARTS:
-        found = part(f"frozen/{start}", lambda s=start: frozen(s, pool, test))
-        metrics[f"probe/{start}"] = metric(found["probe"])
-        for shots, values in found["shots"].items():
-            metrics[f"shots/{start}/{shots}"] = metric(values)
-        far = part(f"distance/{start}", lambda s=start: distances(s, test))
-        heads = torch.tensor(far)  # (3, blocks, heads)
-        metrics[f"distance/{start}"] = metric(
+def lengths(start: str) -> dict[str, int]:
+    """Steps of fine-tuning; from scratch also for three times as long."""
+    more = {"scratch, longer": 3 * STEPS} if start == "scratch" else {}
+    return {start: STEPS, **more}
+
+
+def best_rate(start: str) -> float:
+    """The rate that is best on held-out pictures; never the grid's edge."""
+    right = {
+        lr: kept(f"rate/{start}/{lr:g}", dict)["found"]["test"] for lr in RATES
+    }
+    best = max(right, key=right.__getitem__)
+    assert best not in (RATES[0], RATES[-1]), f"{start}: the grid's edge"
+    return best
+
+
+def metrics_of(start: str) -> dict[str, Any]:
+    """What a start came to."""
+    found = kept(f"frozen/{start}", dict)["found"]
+    heads = torch.tensor(kept(f"distance/{start}", dict)["found"])
+    metrics = {
+        f"probe/{start}": metric(found["probe"]),
+        f"distance/{start}": metric(
             heads.mean(dim=(1, 2)).tolist(),
             "pixels",
-            heads=heads.mean(dim=0).tolist(),
-        )
-    tasks = [(x, x, STEPS) for x in STARTS]
-    best: dict[str, float] = {}
-    for start in STARTS:
-        tried = {
-            lr: part(
-                f"rate/{start}/{lr:g}",
-                lambda s=start, r=lr: tuned(s, r, 0, pool, chosen_by, STEPS),
-            )["test"]
-            for lr in RATES
-        }
-        best[start] = max(tried, key=tried.__getitem__)
-        print(start, tried, flush=True)
-        assert best[start] not in (RATES[0], RATES[-1]), "the grid's edge"
-    # as long as it took to learn without labels and then with them
-    tasks.append(("scratch, longer", "scratch", 4 * STEPS))
-    for seed in SEEDS:
-        for name, start, steps in tasks:
-            part(
-                f"tuned/{name}/{seed}",
-                lambda s=start, n=steps, k=seed: tuned(
-                    s, best[s], k, pool, test, n
-                ),
-            )
-    for name, start, _ in tasks:
+            heads=heads.mean(dim=0).tolist(),  # (blocks, heads)
+        ),
+    }
+    for shots, values in found["shots"].items():
+        metrics[f"shots/{start}/{shots}"] = metric(values)
+    for name in lengths(start):
         runs = [kept(f"tuned/{name}/{k}", dict)["found"] for k in SEEDS]
         metrics[f"tuned/{name}"] = metric(
             [x["test"] for x in runs],
             train_per_seed=[x["train"] for x in runs],
-            lr=best[start],
+            lr=best_rate(start),
         )
+    return metrics
+
+
+def main() -> None:
+    """Measure what isn't there yet, and write it once all of it is."""
+    torch.set_num_threads(1)
+    data, starts = digits(), sys.argv[1:] or STARTS
+    for start in starts:
+        measured(start, data)
+    if starts is not STARTS:
+        return
+    files = [json.loads(x.read_text()) for x in KEPT.rglob("*.json")]
+    seconds = sum(each["seconds"] for each in files)
     pretraining = {}
     for start in STARTS[1:]:
         run = results.read_file(RUNS / start / "result.json")
@@ -223,7 +239,6 @@ def main() -> None:
             "loss": run["metrics"]["test_loss"]["value"],
         }
         seconds += run["wall_seconds"]
-    seconds += sum(each["seconds"] for each in parts)
     results.write(
         TARGET,
         {
@@ -233,15 +248,18 @@ def main() -> None:
             "seeds": list(SEEDS),
             "config": {
                 "pretraining": pretraining,
-                "rates": best,
-                "tuning": tuning(best["scratch"], 0).to_json(),
+                "tuning": tuning(best_rate("scratch"), 0).to_json(),
             },
-            "metrics": metrics,
+            "metrics": {
+                name: value
+                for start in STARTS
+                for name, value in metrics_of(start).items()
+            },
             "dataset": {
                 "name": f"mnist; {LABELS:,} labels",
                 "digest": load_dataset("mnist").digest,
                 "num_train": LABELS,
-                "num_test": len(test[1]),
+                "num_test": NUM_TEST,
             },
             "notes": "MAE and MPP were trained once each, seed 0",
         },

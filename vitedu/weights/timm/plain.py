@@ -8,7 +8,7 @@ is in a config.json beside them, else in timm's own table of names.
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from vitedu.model import (
 )
 from vitedu.model.classifier import checked_names
 from vitedu.model.config import SIZES, WORDS
+from vitedu.model.mae import MAEConfig
 from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
 from vitedu.weights import mapping
@@ -67,6 +68,11 @@ SWIGLU = "vit_giant_patch14_dinov2"
 PARTS = {"VisionTransformer", "Block", "Attention", "LayerNorm", "Mlp"}
 PARTS |= {"GELU", "GELUTanh", "QuickGELU", "GluMlp", "SwiGLU", "SiLU"}
 PARTS |= {"Eva", "EvaBlock", "EvaAttention", "AttentionRope"}
+COMPLETES = (
+    "its decoder is taken for one of pixels as they are, as in the files that "
+    "Facebook's authors draw with; if it learned normalised ones, give "
+    "normalised=True"
+)
 FOREIGN = {
     "ResPostBlock": "norms behind the branches",
     "DiffAttention": "differential attention",
@@ -87,7 +93,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     method = "mae" if is_resnet else [*AROUND][found]
     prefix, pattern, parts = AROUND[method]
     dropped = tuple(name for name in arrays if re.match(pattern, name))
-    trained_by = method if dropped else family_of(metadata.name)
+    trained_by, whole = method if dropped else family_of(metadata.name), arrays
     if {*dropped} - {"mask_token"} and not metadata.config:
         metadata = replace(metadata, name="")
     arrays = by_timm({k: v for k, v in arrays.items() if k not in dropped})
@@ -106,6 +112,11 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         )
     else:
         config, doubts = vit_config_in(mapped, metadata, trained_by)
+    if "decoder_pred.weight" in dropped:
+        decoder = {name: whole[name] for name in dropped}
+        config, state = with_decoder(config, decoder), state | decoder
+        dropped, notes = (), (COMPLETES,)
+        mapped = mapped._replace(state=state)
     mapping.check_complete(mapped, config)
     if config.has_resnet:
         kind, moved = ("BiT", "1e-5") if is_resnet else ("hybrids", "5e-4")
@@ -124,6 +135,19 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         dropped=dropped,
         notes=notes,
         doubts=doubts + more,
+    )
+
+
+def with_decoder(config: ViTConfig, decoder: dict[str, Tensor]) -> MAEConfig:
+    """The configuration of a masked autoencoder; its heads are 32 wide."""
+    width = decoder["mask_token"].shape[-1]
+    names = {x.name: getattr(config, x.name) for x in fields(ViTConfig)}
+    return MAEConfig(
+        **names,
+        decoder_dim=width,
+        decoder_depth=mapping.depth_in(decoder, r"decoder_blocks\."),
+        decoder_heads=max(width // 32, 1),
+        normalised=False,
     )
 
 

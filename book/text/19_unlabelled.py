@@ -410,7 +410,7 @@ NAMES = {
     "probe/mpp-mnist": "MPP, frozen, linear probe",
     "probe/mae-mnist": "MAE, frozen, linear probe",
     "tuned/scratch": "from scratch",
-    "tuned/scratch, longer": "from scratch, four times as long",
+    "tuned/scratch, longer": "from scratch, three times as long",
     "tuned/mpp-mnist": "MPP, then fine-tuned",
     "tuned/mae-mnist": "MAE, then fine-tuned",
 }

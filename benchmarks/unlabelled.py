@@ -43,7 +43,7 @@ KEPT, RUNS = Path("runs/unlabelled"), Path("runs")
 TARGET = Path(__file__).parents[1] / "vitedu/results/unlabelled.json"
 STARTS = ("scratch", "mpp-mnist", "mae-mnist")
 SEEDS, LABELS = (0, 1, 2), 1_000
-RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 STEPS, BATCH, HELD_OUT, NUM_TEST = 150, 50, 1_000, 5_000
 
 Pictures = tuple[Tensor, Tensor]
@@ -125,12 +125,18 @@ def tuned(
 
 
 def frozen(start: str, pool: Pictures, test: Pictures) -> dict[str, Any]:
-    """Probes and few shots on features that stay as they are."""
-    model = network(start, 0).eval()
-    unseen = features(model, test, batch_size=500)
+    """Probes and few shots on features that stay as they are, or on pixels."""
+    model = None if start == "pixels" else network(start, 0).eval()
+
+    def featured(pictures: Pictures) -> Features:
+        if model is None:
+            return Features(pictures[0].flatten(1) / 255, pictures[1])
+        return features(model, pictures, batch_size=500)
+
+    unseen = featured(test)
     found: dict[str, Any] = {"probe": [], "shots": {}}
     for seed in SEEDS:
-        known = features(model, labelled(pool, seed), batch_size=500)
+        known = featured(labelled(pool, seed))
         probe = linear_probe(model, known)
         found["probe"].append(probe.accuracy(model, unseen))
         for shots in (1, 5, 10):
@@ -162,6 +168,7 @@ def metric(values: list[float], unit: str = "percent", **more: Any) -> Any:
 def measured(start: str, data: tuple[Pictures, Pictures, Pictures]) -> None:
     """Every part of a start that isn't there yet."""
     pool, chosen_by, test = data
+    kept("frozen/pixels", lambda: frozen("pixels", pool, test))
     kept(f"frozen/{start}", lambda: frozen(start, pool, test))
     kept(f"distance/{start}", lambda: distances(start, test))
     for lr in RATES:
@@ -194,20 +201,22 @@ def best_rate(start: str) -> float:
     return best
 
 
+def frozen_metrics(start: str) -> dict[str, Any]:
+    """Few shots, and the probe with all labels."""
+    found = kept(f"frozen/{start}", dict)["found"]
+    shots = {f"shots/{start}/{k}": metric(x) for k, x in found["shots"].items()}
+    return {f"probe/{start}": metric(found["probe"]), **shots}
+
+
 def metrics_of(start: str) -> dict[str, Any]:
     """What a start came to."""
-    found = kept(f"frozen/{start}", dict)["found"]
     heads = torch.tensor(kept(f"distance/{start}", dict)["found"])
-    metrics = {
-        f"probe/{start}": metric(found["probe"]),
-        f"distance/{start}": metric(
-            heads.mean(dim=(1, 2)).tolist(),
-            "pixels",
-            heads=heads.mean(dim=0).tolist(),  # (blocks, heads)
-        ),
-    }
-    for shots, values in found["shots"].items():
-        metrics[f"shots/{start}/{shots}"] = metric(values)
+    metrics = frozen_metrics(start)
+    metrics[f"distance/{start}"] = metric(
+        heads.mean(dim=(1, 2)).tolist(),
+        "pixels",
+        heads=heads.mean(dim=0).tolist(),  # (blocks, heads)
+    )
     for name in lengths(start):
         runs = [kept(f"tuned/{name}/{k}", dict)["found"] for k in SEEDS]
         metrics[f"tuned/{name}"] = metric(
@@ -216,6 +225,12 @@ def metrics_of(start: str) -> dict[str, Any]:
             lr=best_rate(start),
         )
     return metrics
+
+
+def curve(log: Path) -> list[tuple[int, float]]:
+    """Steps, and the mean loss of those since the one before."""
+    lines = map(json.loads, log.read_text().splitlines())
+    return [(x["step"], round(x["loss"], 4)) for x in lines if "loss" in x]
 
 
 def main() -> None:
@@ -235,6 +250,7 @@ def main() -> None:
             "macs_per_image": budget.macs(config.model),
             "images": config.batch_size * config.steps,
             "loss": run["metrics"]["test_loss"]["value"],
+            "curve": curve(RUNS / start / "log.jsonl"),
         }
         seconds += run["wall_seconds"]
     results.write(
@@ -248,7 +264,8 @@ def main() -> None:
                 "pretraining": pretraining,
                 "tuning": tuning(best_rate(starts[0]), 0).to_json(),
             },
-            "metrics": {
+            "metrics": frozen_metrics("pixels")
+            | {
                 name: value
                 for start in starts
                 for name, value in metrics_of(start).items()

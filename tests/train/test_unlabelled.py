@@ -71,10 +71,8 @@ def test_fine_tuning_starts_from_it(pretrained, tmp_path, capsys):
     where = pretrained.folder.path
     out = tmp_path / "tuned"
     settings = ["dataset=digits", "steps=1", "max_images=20", "lr=1e-9"]
-    code = main(
-        ["train", "finetune", f"weights={where}", *settings]
-        + ["--out", str(out), "--tier", "cpu"]
-    )
+    settings += ["--out", str(out), "--tier", "cpu"]
+    code = main(["train", "finetune", f"weights={where}", *settings])
     assert code == 0, capsys.readouterr().err
     tuned = vitedu.load(out)
     assert type(tuned) is ViT and tuned.config.num_classes == 10

@@ -71,7 +71,7 @@ def test_what_its_decoder_learned_can_be_said(path):
 def test_a_decoder_that_lacks_weights_is_named(tmp_path, state):
     del state["decoder_blocks.1.mlp.fc1.weight"]
     torch.save({"model": state}, tmp_path / "mae.pth")
-    with pytest.raises(UserError, match="decoder_blocks.1.mlp.fc1.weight"):
+    with pytest.raises(UserError, match=r"decoder_blocks.1.mlp.fc1.weight"):
         vitedu.load(tmp_path / "mae.pth", num_heads=4)
 
 

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vitedu.figures.charts import WIDTH, bare, chart
+from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import (
     ATTENTION,
-    CLASS,
     DARK,
     GREY,
-    PALE,
     PATCHES,
     POSITIONS,
 )
@@ -30,6 +28,9 @@ STARTS = {
     "mpp-mnist": ("MPP first", POSITIONS, "^"),
     "mae-mnist": ("MAE first", PATCHES, "o"),
 }
+# what their frozen features are called, where it is something else
+FEATURES = {"scratch": "untrained", "mpp-mnist": "MPP", "mae-mnist": "MAE"}
+SHOTS = (1, 5, 10)
 
 
 def seen(picture: Tensor, mask: Tensor, patch: int) -> Tensor:
@@ -95,32 +96,47 @@ def guesses(
 
 
 def losses(
-    curves: Mapping[str, Sequence[float]], guess: float, every: int
+    curve: Sequence[tuple[int, float]], guess: float
 ) -> "tuple[Figure, str]":
-    """Error of hidden pixels over steps, a line each; means of `every` steps.
+    """Error of hidden pixels over steps: pairs of a step and the error.
 
-    `guess` is the error of answering the mean pixel of all.
+    `guess` is the error of always answering the mean picture.
     """
     figure, axes = chart(WIDTH, 2.7)
-    told = []
-    looks = zip((PATCHES, CLASS), ("-", "--"), strict=True)
-    for (name, values), (color, style) in zip(
-        curves.items(), looks, strict=True
-    ):
-        means = torch.tensor(values).unfold(0, every, every).mean(dim=1)
-        steps = every * torch.arange(1, len(means) + 1)
-        look = {"color": color, "linestyle": style, "linewidth": 2.4}
-        axes.plot(steps, means, label=name, **look)
-        told.append(f"{name} from {means[0]:.2f} to {means[-1]:.2f}")
-    axes.axhline(guess, color=PALE, linewidth=1.5, linestyle=":")
-    axes.set(xlabel="step", ylabel="error of hidden pixels", ylim=(0, None))
-    axes.legend(frameon=False, fontsize=11)
+    steps, values = zip(*curve, strict=True)
+    axes.plot(steps, values, color=PATCHES, linewidth=2.4)
+    axes.axhline(guess, color=DARK, linewidth=1.5, linestyle=":")
+    note(axes, "the mean of all digits", (steps[-1], guess), (0, 4), ha="right")
+    axes.set(xlabel="step", ylabel="error of hidden pixels")
+    axes.set_ylim(0, 1.5 * guess)
     bare(axes)
-    alt = (
-        f"Error of hidden pixels over training steps: {'; '.join(told)}. A "
-        f"dotted line at {guess:.2f}, where guessing the mean digit would be."
+    below = next(step for step, value in curve if value < 0.95 * guess)
+    return figure, (
+        f"Error of hidden pixels over {steps[-1]:,} steps, from "
+        f"{values[0]:.2f} to {values[-1]:.2f}. A dotted line at {guess:.2f} is "
+        "what answering the mean of all digits gives; the curve is clearly "
+        f"below it from step {below:,} on."
     )
-    return figure, alt
+
+
+def scraps(
+    pictures: Tensor, masks: Tensor, patch: int = 4
+) -> "tuple[Figure, str]":
+    """Two pictures (2, 1, h, w) whose visible patches are the same."""
+    figure, grid = chart(WIDTH, WIDTH / 3, 1, 3)
+    pairs = zip(pictures, masks, strict=True)
+    shown = [seen(picture, mask, patch) for picture, mask in pairs]
+    titles = ("a digit", "what's visible", "laid out anew")
+    for axes, picture, title in zip(
+        grid, [pictures[0], *shown], titles, strict=True
+    ):
+        axes.axis("off")
+        draw_picture(axes, picture)
+        axes.set_title(title, fontsize=11)
+    return figure, (
+        "A digit, its twelve visible patches, and the same twelve patches in "
+        "other places, in the same order: no digit at all."
+    )
 
 
 def targets(rows: Mapping[str, Tensor]) -> "tuple[Figure, str]":
@@ -140,25 +156,36 @@ def targets(rows: Mapping[str, Tensor]) -> "tuple[Figure, str]":
 def bought(
     metrics: Mapping[str, Mapping[str, Any]],
 ) -> "tuple[Figure, str]":
-    """Accuracy by the way to begin: probe and fine-tuning, a dot each seed."""
-    figure, grid = chart(WIDTH, 2.9, 1, 2, sharey=True)
+    """Accuracy of frozen features by labels a class, and after fine-tuning."""
+    figure, (left, right) = chart(WIDTH, 3.2, 1, 2, sharey=True)
     told = []
-    kinds = (("probe", "frozen, linear probe"), ("tuned", "fine-tuned"))
-    for axes, (kind, title) in zip(grid, kinds, strict=True):
-        for place, (start, (words, color, marker)) in enumerate(STARTS.items()):
-            found = metrics[f"{kind}/{start}"]
-            _dots(axes, place, found, color, marker)
-            told.append(f"{title}, {words} {found['value']:.1f} %")
-        words = [x[0].replace(" first", "") for x in STARTS.values()]
-        axes.set_xticks(range(3), ["untrained", *words[1:]])
-        axes.set_xlim(-0.5, 2.5)
-        axes.set_title(title, fontsize=12)
+    frozen = {"pixels": ("pixels", DARK, "x")} | STARTS
+    for start, (words, color, marker) in frozen.items():
+        names = [f"shots/{start}/{k}" for k in SHOTS] + [f"probe/{start}"]
+        values = [metrics[name]["value"] for name in names]
+        words = FEATURES.get(start, words)
+        look = {"color": color, "marker": marker, "linewidth": 2}
+        left.plot(range(4), values, label=words, markersize=6, **look)
+        told.append(f"{words} {values[0]:.0f} % and {values[-1]:.0f} %")
+    left.set_xticks(range(4), [*map(str, SHOTS), "100"])
+    left.set(xlabel="labels of each digit", ylabel="right on new digits (%)")
+    left.set_title("frozen", fontsize=12)
+    left.legend(frameon=False, fontsize=9, loc="lower right")
+    tuned = []
+    for place, (start, (words, color, marker)) in enumerate(STARTS.items()):
+        found = metrics[f"tuned/{start}"]
+        _dots(right, place, found, color, marker)
+        tuned.append(f"{words} {found['value']:.0f} %")
+    right.set_xticks(range(3), ["scratch", "MPP", "MAE"])
+    right.set(xlim=(-0.5, 2.5), ylim=(0, 100), xlabel="start")
+    right.set_title("fine-tuned, 100 of each", fontsize=12)
+    for axes in (left, right):
         bare(axes)
-    grid[1].set_xticks(range(3), ["scratch", *words[1:]])
-    grid[0].set_ylabel("right on the test set (%)")
     return figure, (
-        "Accuracy with 1,000 labels, a dot for each of three draws and a bar "
-        f"for their mean: {'; '.join(told)}."
+        "Accuracy on new digits. On the left frozen features, from one and "
+        f"from 100 labels of each digit: {'; '.join(told)}. On the right "
+        "fine-tuned with 100 of each, a dot for each of three draws: "
+        f"{'; '.join(tuned)}."
     )
 
 

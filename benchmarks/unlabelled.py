@@ -62,6 +62,11 @@ def kept(name: str, measure: Callable[[], Any]) -> Any:
     return json.loads(path.read_text())
 
 
+def found(name: str) -> Any:
+    """What was measured."""
+    return json.loads((KEPT / f"{name}.json").read_text())["found"]
+
+
 def digits() -> tuple[Pictures, Pictures, Pictures]:
     """Pictures to draw labelled ones from, to choose by, and to test on."""
     data = load_dataset("mnist")
@@ -193,9 +198,7 @@ def lengths(start: str) -> dict[str, int]:
 
 def best_rate(start: str) -> float:
     """The rate that is best on held-out pictures; never the grid's edge."""
-    right = {
-        lr: kept(f"rate/{start}/{lr:g}", dict)["found"]["test"] for lr in RATES
-    }
+    right = {lr: found(f"rate/{start}/{lr:g}")["test"] for lr in RATES}
     best = max(right, key=right.__getitem__)
     assert best not in (RATES[0], RATES[-1]), f"{start}: the grid's edge"
     return best
@@ -203,14 +206,14 @@ def best_rate(start: str) -> float:
 
 def frozen_metrics(start: str) -> dict[str, Any]:
     """Few shots, and the probe with all labels."""
-    found = kept(f"frozen/{start}", dict)["found"]
-    shots = {f"shots/{start}/{k}": metric(x) for k, x in found["shots"].items()}
-    return {f"probe/{start}": metric(found["probe"]), **shots}
+    both = found(f"frozen/{start}")
+    shots = {f"shots/{start}/{k}": metric(x) for k, x in both["shots"].items()}
+    return {f"probe/{start}": metric(both["probe"]), **shots}
 
 
 def metrics_of(start: str) -> dict[str, Any]:
     """What a start came to."""
-    heads = torch.tensor(kept(f"distance/{start}", dict)["found"])
+    heads = torch.tensor(found(f"distance/{start}"))
     metrics = frozen_metrics(start)
     metrics[f"distance/{start}"] = metric(
         heads.mean(dim=(1, 2)).tolist(),
@@ -218,7 +221,7 @@ def metrics_of(start: str) -> dict[str, Any]:
         heads=heads.mean(dim=0).tolist(),  # (blocks, heads)
     )
     for name in lengths(start):
-        runs = [kept(f"tuned/{name}/{k}", dict)["found"] for k in SEEDS]
+        runs = [found(f"tuned/{name}/{k}") for k in SEEDS]
         metrics[f"tuned/{name}"] = metric(
             [x["test"] for x in runs],
             train_per_seed=[x["train"] for x in runs],

@@ -86,11 +86,11 @@ figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
 #
 # ## Hide three quarters
 #
-# You've just seen the first of three definitions that you'll need. It hides the same number
-# of patches in every picture, so that what's left still fits into one tensor. How do you
-# pick 37 of 49 at random? Deal out random numbers, and hide those with the lowest. One
-# `argsort` says *which patch* has the lowest number, which the second, and so on. A second
-# `argsort` turns that around, and gives each patch its rank.
+# You've just seen the first of three definitions that you'll need. It hides the same
+# number of patches in every picture, so that what's left still fits into one tensor. How
+# do you pick 37 of 49 at random? Deal out random numbers, and hide those with the lowest.
+# One `argsort` says *which patch* has the lowest number, which the second, and so on. A
+# second `argsort` turns that around, and gives each patch its rank.
 #
 # **Take a pencil.** Four patches draw the numbers 0.7, 0.1, 0.9 and 0.4. Write down the
 # first argsort, then the argsort of that, and the mask for a share of ½.
@@ -113,8 +113,8 @@ print("check: 37 of 49 are hidden, in each picture others")
 #
 # Now comes the idea that makes a *masked autoencoder* cheap ([He et al.
 # 2022](https://arxiv.org/abs/2111.06377)). You might put a blank in the place of every
-# hidden patch. Instead, hidden patches are simply left out. The encoder is the ViT that you
-# know, and all it gets is twelve tokens instead of 49:
+# hidden patch. Instead, hidden patches are simply left out. The encoder is the ViT that
+# you know, and all it gets is twelve tokens instead of 49:
 
 # %%
 tokens = model.embed(digits)  # (8, 49, 64), positions already added
@@ -123,8 +123,8 @@ z = model.norm(model.blocks(visible))  # (8, 12, 64)
 z.shape
 
 # %% [markdown] tags=["predict"]
-# A ViT doesn't mind: attention takes any number of tokens. **How much of the blocks' work is
-# left, when three quarters of the tokens are gone?**
+# A ViT doesn't mind: attention takes any number of tokens. **How much of the blocks' work
+# is left, when three quarters of the tokens are gone?**
 #
 # * about half
 # * a little less than a quarter
@@ -134,19 +134,20 @@ z.shape
 from vitedu.budget.operations import block_macs
 
 whole, quarter = (block_macs(model.config, t) for t in (49, 12))
+assert 1 / 16 < quarter / whole < 1 / 4
 print(f"{quarter / whole:.0%} of the multiply-adds")
 
 # %% [markdown]
 # The dense layers treat each token by itself, so they cost a quarter. Attention compares
-# pairs, and of the pairs only a sixteenth is left, but with 49 tokens it's a small part of
-# the sum. In the paper the encoder is a ViT-L, and this is what makes it affordable.
+# pairs, and of the pairs only a sixteenth is left, but with 49 tokens it's a small part
+# of the sum. He et al. train up to a ViT-H this way.
 #
 # ## A decoder that fills in the rest
 #
-# Twelve tokens have to become 49 patches. So we need something in the empty places:
-# one learned vector, the *mask token*, the same for each of them. How does it know which
-# place it's in? From its position, added once more. Then come a few small blocks, and a linear map from
-# each token to the sixteen pixels of its patch.
+# Twelve tokens have to become 49 patches. So we need something in the empty places: one
+# learned vector, the *mask token*, the same for each of them. How does it know which
+# place it's in? From its position, added once more. Then come a few small blocks, and a
+# linear map from each token to the pixels of its patch.
 
 # %%
 everywhere = model.mask_token.repeat(8, 49, 1)  # (8, 49, 48)
@@ -162,14 +163,16 @@ mixed = torch.where(mask[..., None], found, pixels)
 assert torch.allclose(unpatchify(mixed, 4, (7, 7)), completed, atol=1e-5)
 print("check: step by step, it's what model.complete does")
 
+
 # %% [markdown]
-# The encoder never meets a mask token, and the decoder is thrown away after training. That's
-# why people call the pair *asymmetric*: a large network that understands, and a small one that
-# paints.
+# The encoder never meets a mask token, and the decoder is thrown away after training.
+# That's why people call the pair *asymmetric*: a large network that understands, and a
+# small one that paints.
 #
-# What's a good answer? One whose pixels are close to the true ones. Call the set of hidden
-# patches $\mathcal{H}$, their true pixels $\mathbf{x}_i$ and the answers
-# $\hat{\mathbf{x}}_i$, and let a patch have $P^2 C$ numbers. The loss is the mean squared error,
+# What's a good answer? One whose pixels are close to the true ones. Call the set of
+# hidden patches $\mathcal{H}$, their true pixels $\mathbf{x}_i$ and the answers
+# $\hat{\mathbf{x}}_i$, and let a patch have $P^2 C$ numbers. The loss is the mean squared
+# error,
 #
 # $$ \ell = \frac{1}{|\mathcal{H}|} \sum_{i \in \mathcal{H}} \frac{1}{P^2 C}
 # \lVert \hat{\mathbf{x}}_i - \mathbf{x}_i \rVert^2 . $$
@@ -190,8 +193,8 @@ assert torch.equal(masked_error(pixels, pixels, mask), torch.zeros(8))
 print("check: the loss is the package's, and 0 for a perfect answer")
 
 # %% [markdown]
-# That's all there is to training: cover, guess, compare. Here's how it went for our network.
-# The dotted line is what you get if you always answer the mean of all digits.
+# That's all there is to training: cover, guess, compare. Here's how it went for our
+# network. The dotted line is what you get if you always answer the mean of all digits.
 
 # %% tags=["hide-input"]
 train = in_range(data.train.images)
@@ -199,15 +202,17 @@ guess = (train - train.mean(dim=0)).square().mean().item()
 run = result["config"]["pretraining"]["mae-mnist"]
 figures.show(*unlabelled.losses(run["curve"], guess))
 
+
 # %% [markdown]
-# It needs two hundred steps to get there: bright in the middle, dark at the rim, whatever it's shown. Only then
-# does it find out that twelve scraps of ink say something about the rest.
+# It needs two hundred steps to get there: bright in the middle, dark at the rim, whatever
+# it's shown. Only then does it find out that twelve scraps of ink say something about the
+# rest.
 #
 # ## Two ways to get it wrong
 #
 # In our code positions are added first, then patches are hidden. It's easy to do it the
-# other way round: throw hidden patches away, and give the first one that's left row 0 of the
-# table, the second row 1, and so on.
+# other way round: throw hidden patches away, and give the first one that's left the
+# table's first row, the next one the second, and so on.
 
 
 # %%
@@ -255,14 +260,16 @@ assert (one - other).abs().max() > 0.5
 print("check: hidden first, the encoder can't tell where its patches were")
 
 # %% [markdown]
-# Not at all. To the encoder the two pictures are the same: it knows what's on its scraps, and not where they
-# come from. Nothing crashes, and the loss still goes down, because guessing the mean digit needs no encoder at all. It's a test like this one
-# that finds the mistake.
+# Not at all. To the encoder the two pictures are the same: it knows what's on its scraps,
+# and not where they come from. Nothing crashes, and the loss still goes down, because
+# guessing the mean digit needs no encoder at all. It's a test like this one that finds
+# the mistake.
 #
-# The second mistake is one of looking. Many people train with *normalised* pixels: in every
-# patch, subtract the mean of its pixels and divide by their standard deviation. The loss then
-# asks for edges instead of brightness, and in the paper features get better by it. But what do
-# you see if you draw the answer? Let's not even use a network. This is the *perfect* answer:
+# The second mistake is one of looking. Many people train with *normalised* pixels: in
+# every patch, subtract the mean of its pixels and divide by their standard deviation. The
+# loss then asks for edges instead of brightness, and He et al. find the features better
+# for it. But what do you see if you draw the answer? Let's not even use a network. This
+# is the *perfect* answer:
 
 # %%
 variance, mean = torch.var_mean(pixels, dim=-1, keepdim=True)
@@ -275,27 +282,28 @@ rows = {
 }
 figures.show(*unlabelled.targets(rows))
 
+
 # %% [markdown]
-# A perfect network would look broken. So you undo it: times the deviation, plus the mean. But of
-# *which* patch? The hidden one, whose mean the network was never asked for. You have to take
-# it from the true picture, and now your reconstruction has the right brightness everywhere, whatever
-# the network says. A [well-known repository](https://github.com/pengzhiliang/MAE-pytorch/issues/40)
-# did this until somebody noticed. That's why ours, whose pictures you look at,
-# learned plain pixels.
+# A perfect network would look broken. So you undo it: times the deviation, plus the mean.
+# But of *which* patch? The hidden one, whose mean the network was never asked for. You
+# have to take it from the true picture, and now your reconstruction has the right
+# brightness everywhere, whatever the network says. In one popular repository it took [an
+# issue](https://github.com/pengzhiliang/MAE-pytorch/issues/40) to point that out. That's
+# why ours, whose pictures you look at, learned plain pixels.
 #
 # ## The paper's own way
 #
-# The ViT paper tried this a year earlier, in a paragraph of its appendix, and called it *masked patch
-# prediction*. It follows BERT, which learned language by filling in missing words. Half of the
-# patches are spoilt *after* the linear embedding. Of these,
+# The ViT paper tried this a year earlier, in a paragraph of its appendix, and called it
+# *masked patch prediction*. It follows BERT, which learned language by filling in missing
+# words. Half of the patches are spoilt *after* the linear embedding. Of these,
 #
 # * 80% become a learned mask token,
 # * 10% become another patch of the same picture,
 # * 10% stay as they are, though the network doesn't know which.
 #
-# The encoder sees all places, spoilt or not, and there's no decoder. And instead of pixels, a
-# linear head has to name one colour for each spoilt patch: its mean colour, with three bits for
-# each of red, green and blue.
+# The encoder sees all places, spoilt or not, and there's no decoder. And instead of
+# pixels, a linear head has to name one colour for each spoilt patch: its mean colour,
+# with three bits for each of red, green and blue.
 #
 # Three bits are eight levels. So a colour has $8 \cdot 8 \cdot 8 = 512$ classes, and the
 # question becomes the one you know: which class is it?
@@ -316,13 +324,13 @@ asked = colour_classes((means + 1) / 2)[0]
 figures.show(*unlabelled.mosaic(shown(cup)[0], asked))
 
 # %% [markdown]
-# On the right is all that a network is asked for: 196 little questions with 512 possible
-# answers. To get them right in the middle of the saucer, it's enough to look next door. At its rim you
-# have to know where a saucer ends.
+# On the right is all that a network is asked for: a little question for each patch, with
+# 512 possible answers. To get them right in the middle of the saucer, it's enough to look
+# next door. At its rim you have to know where a saucer ends.
 #
 # One more slip, and it's the most comfortable one in this book. `colour_classes` wants
-# pixels between 0 and 1. Ours are between −1 and 1, as the network likes them. What if you
-# forget? And what if you divide by 255, and somebody before you already has?
+# pixels between 0 and 1. Ours are between −1 and 1, as the network likes them. What if
+# you forget? And what if you divide by 255, and somebody before you already has?
 
 # %%
 grey = F.avg_pool2d(train, 4).permute(0, 2, 3, 1)  # (2500, 7, 7, 1), -1 to 1
@@ -338,7 +346,7 @@ for name, classes in ways.items():
     loss = -(shares * shares.clamp(min=1e-9).log()).sum()
     print(
         f"{name:12} commonest class {shares.max():.0%}, "
-        f"loss of a constant answer {loss:.2f}"
+        f"loss of a constant answer {loss.abs():.2f}"
     )
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -349,31 +357,32 @@ print("check: from -1 to 1, more than nine labels in ten are the same")
 
 # %% [markdown]
 # (Digits are grey, so here there are eight classes instead of 512.) Between −1 and 1,
-# everything darker than the middle lands in class 0. Divided twice, everything does. The
-# loss falls to nothing within a minute, the accuracy is wonderful, and the network has learned
-# to say *dark*. When a loss gets very low very quickly, look at the labels.
+# everything darker than the middle lands in the lowest class. Divided twice, everything
+# does. The loss falls to nothing within a minute, the accuracy is wonderful, and the
+# network has learned to say *dark*. When a loss gets very low very quickly, look at the
+# labels.
 #
 # ## What it buys
 #
-# Now for the second half of our question. We've trained both, MAE and masked patch prediction
-# (MPP), on the 60,000 digits of MNIST without labels, for the same number of multiply-adds.
-# MAE saw more pictures for it, because each costs it less:
+# Now for the second half of our question. We've trained both, MAE and masked patch
+# prediction (MPP), on all training digits of MNIST without labels, for the same number of
+# multiply-adds. MAE saw more pictures for it, because each costs it less:
 
 # %% tags=["hide-input"]
-for start in ("mae-mnist", "mpp-mnist"):
-    each = result["config"]["pretraining"][start]
+for start, each in result["config"]["pretraining"].items():
     total = each["images"] * each["macs_per_image"]
     print(
-        f"{start[:3].upper()}: {each['images']:7,} pictures, "
-        f"{each['macs_per_image'] / 1e6:.1f} million multiply-adds each, "
-        f"{total / 1e12:.1f} trillion in all"
+        f"{start[:3].upper()}: {each['images']:7,} pictures of "
+        f"{each['macs_per_image'] / 1e6:.1f} million multiply-adds, "
+        f"{total / 1e9:.0f} billion"
     )
 
 # %% [markdown] tags=["predict"]
-# Then come labels, but only for 1,000 of the digits, 100 of each. We try two things. We freeze the network
-# and fit a linear classifier on its features, as in [chapter 13](13_few_shot.ipynb). Or we fine-tune all of it,
-# with a rate chosen for each start on held-out digits. Beside them is the same network without any
-# pretraining. **Where will pretraining help most?**
+# Then come labels, but only for a thousand of the digits, a hundred of each. We try two
+# things. We freeze the network and fit a linear classifier on its features, as in
+# [chapter 13](13_few_shot.ipynb). Or we fine-tune all of it, with a rate chosen for each
+# start on held-out digits. Beside them is the same network without any pretraining.
+# **Where will pretraining help most?**
 #
 # * frozen features: they're all that the classifier has
 # * fine-tuning: there everything can adapt
@@ -395,6 +404,8 @@ NAMES = {
     "tuned/mae-mnist": "MAE, then fine-tuned",
 }
 for name, words in NAMES.items():
+    if name not in record:  # DRAFT
+        continue
     each = record[name]
     values = torch.tensor(each["per_seed"])
     error = values.std().item() / len(values) ** 0.5
@@ -404,21 +415,25 @@ for name, words in NAMES.items():
     print(line)
 
 # %% [markdown]
-# Look on the left first. With a single labelled digit of each kind, MAE's features already get nearly half of the new digits right, and
-# pixels only a third. So it has found out by itself, to some degree, what makes two pictures alike. But with a hundred of each, the plain pixels
-# have caught up. Ten minutes of one core, spent on digits, don't make great frozen features.
+# Look on the left first. With a single labelled digit of each kind, MAE's features
+# already get nearly half of the new digits right, and pixels only a third. So it has
+# found out by itself, to some degree, what makes two pictures alike. But with a hundred
+# of each, the plain pixels have caught up. Ten minutes of one core, spent on digits,
+# don't make great frozen features.
 #
-# On the right, everything may adapt, and there it's worth a lot. Same network, same labels, same 150 steps: from scratch it has hardly
-# got going, and from MAE it's nearly there. Trained three times as long, the network from scratch gets further, see the last lines; pretraining isn't magic, it's
-# a head start that needs no labels.
+# On the right, everything may adapt, and there it's worth a lot. Same network, same
+# labels, same number of steps: from scratch it has hardly got going, and from MAE it's
+# nearly there. Trained three times as long, the network from scratch gets further, see
+# the last lines; pretraining isn't magic, it's a head start that needs no labels.
 #
-# The paper's numbers have the same shape. Its B/16, pretrained by masked patch prediction on 300 million
-# unlabelled pictures, reaches 79.9% on ImageNet, and from scratch 77.9%. Two points; pretraining with labels
-# was still 4% ahead. So the authors left it at a paragraph. A year later, MAE on ImageNet's own pictures
-# brought a B/16 from 82.3% to 83.6%, and the larger the network, the more: ViT-L went from 82.6 to
-# 85.9%.
+# The paper's numbers have the same shape. Its B/16, pretrained by masked patch prediction
+# on 300 million unlabelled pictures, reaches 79.9% on ImageNet, and from scratch 77.9%.
+# Two points; pretraining with labels was still 4% ahead. So the authors left it at a
+# paragraph. A year later, MAE on ImageNet's own pictures brought a B/16 from 82.3% to
+# 83.6%, and a ViT-L gained more than three points.
 #
-# Do the two of them look at pictures differently? Take the distance of attention from [chapter 15](15_inside.ipynb):
+# Do the two of them look at pictures differently? Take the distance of attention from
+# [chapter 15](15_inside.ipynb):
 
 # %% tags=["hide-input"]
 from vitedu.interpret.distance import patch_distances
@@ -427,20 +442,20 @@ everywhere_alike = patch_distances((7, 7), 4).mean().item()
 figures.show(*unlabelled.distances(record, everywhere_alike))
 
 # %% [markdown]
-# An untrained head looks everywhere alike. After a few minutes without labels, most heads have begun to prefer what's near, MAE's
-# more than MPP's.
+# An untrained head looks everywhere alike. After a few minutes without labels, most heads
+# have begun to prefer what's near, MAE's more than MPP's.
 #
 # ## Since then
 #
-# Before the ViT there was [iGPT](https://proceedings.mlr.press/v119/chen20s.html) (Chen et al. 2020),
-# GPT-2 for pixels: one token per pixel, its colour one of 512, and the question is always *which comes next?* With
-# one token per pixel, a picture of 64 × 64 already has 4,096 of them. It took 6.8 billion weights to reach 72.0%
-# on ImageNet with a linear probe. A patch of 16 × 16 turns 224 × 224 pixels into 196 tokens: that's what
-# the ViT changed.
+# Before the ViT there was [iGPT](https://proceedings.mlr.press/v119/chen20s.html) (Chen
+# et al. 2020), GPT-2 for pixels: one token per pixel, its colour one of 512, and the
+# question is always *which comes next?* One token per pixel makes long sentences even of
+# tiny pictures. It took 6.8 billion weights to reach 72.0% on ImageNet with a linear
+# probe. A patch makes one token of 256 pixels: that's what the ViT changed.
 #
-# And after it? People noticed that pixels may be the wrong thing to ask for, since most of a pixel is texture that
-# nobody needs. So ask for something more abstract. But who knows the answer, if nobody labels? A slow copy
-# of the network itself.
+# And after it? People noticed that pixels may be the wrong thing to ask for, since most
+# of a pixel is texture that nobody needs. So ask for something more abstract. But who
+# knows the answer, if nobody labels? A slow copy of the network itself.
 #
 # | who | what has to be found | what came out |
 # |---|---|---|
@@ -451,14 +466,14 @@ figures.show(*unlabelled.distances(record, everywhere_alike))
 # | [DINOv2](https://arxiv.org/abs/2304.07193) (Oquab et al. 2023) | iBOT's questions, on 142 million selected pictures | frozen features that serve for nearly everything |
 # | [DINOv3](https://arxiv.org/abs/2508.10104) (Siméoni et al. 2025) | the same with 1.7 billion pictures and 7 billion weights | features of single patches that stay sharp in long training |
 #
-# Many of these weights are a line away, `vitedu.load("timm/vit_base_patch16_224.mae", num_classes=0)` for example,
-# and everything in chapters 9 to 13 works with them.
+# Many of these weights are a line away, `vitedu.load("timm/vit_base_patch16_224.mae",
+# num_classes=0)` for example, and everything in chapters 9 to 13 works with them.
 #
 # ## Your own mask
 #
-# Back to our small network. A completed picture isn't *the* answer, only one that fits what's
-# left. Choose yourself what it may see: `keep` has a 1 for each patch that stays. (About twelve, that's what it
-# has learned with.)
+# Back to our small network. A completed picture isn't *the* answer, only one that fits
+# what's left. Choose yourself what it may see: `keep` has a 1 for each patch that stays.
+# (About twelve, that's what it has learned with.)
 
 # %%
 keep = torch.tensor(
@@ -481,10 +496,12 @@ with torch.no_grad():
     answers = torch.cat([model.complete(one, each[None]) for each in masks])
 figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers)))
 
+
 # %% [markdown]
-# All five are the same 4. From its left stroke it could be anything. From the two strokes in its middle the network
-# closes a loop, and there's your 9. It isn't wrong to do that: most people would. What was hidden is gone, and
-# all that's left is what digits usually look like.
+# All five are the same 4. From its left stroke it could be anything. From the two strokes
+# in its middle the network closes a loop, and there's your 9. It isn't wrong to do that:
+# most people would. What was hidden is gone, and all that's left is what digits usually
+# look like.
 #
 # And your own pictures? A folder without any classes is enough:
 #
@@ -495,52 +512,60 @@ figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers)))
 #
 # ## What to take with you
 #
-# 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. If the encoder sees only what
-#    isn't hidden, that's cheap.
-# 2. Positions come first, hiding second. Look at your labels when a loss falls too fast, and at your pictures
-#    only after undoing what you did to the pixels.
-# 3. What it's worth is measured with few labels, against the same network from scratch, at each one's own rate.
+# 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. If
+#    the encoder sees only what isn't hidden, that's cheap.
+# 2. Positions come first, hiding second. Look at your labels when a loss falls too fast,
+#    and at your pictures only after undoing what you did to the pixels.
+# 3. What it's worth is measured with few labels, against the same network from scratch,
+#    at each one's own rate.
 #
 # **Five questions**
 #
 # 1. Why does `random_mask` rank random numbers, instead of tossing a coin for each patch?
 # 2. Which parts of a masked autoencoder see mask tokens, and which never do?
 # 3. Why does the loss count hidden patches alone?
-# 4. In masked patch prediction, 10% of the chosen patches stay as they are. What would the network learn to do without these?
-# 5. A network trained on normalised pixels gives you perfect reconstructions, brightness and all. What do you ask its author?
+# 4. In masked patch prediction, 10% of the chosen patches stay as they are. What would
+#    the network learn to do without these?
+# 5. A network trained on normalised pixels gives you perfect reconstructions, brightness
+#    and all. What do you ask its author?
 #
-# We've now learned from labels, from few labels, and from none. But one thing has been the same all along: at the end
-# stood one word for a whole picture. **What if we ask where things are?** That's [chapter 20](20_beyond.ipynb).
+# We've now learned from labels, from few labels, and from none. But one thing has been
+# the same all along: at the end stood one word for a whole picture. **What if we ask
+# where things are?** That's [chapter 20](20_beyond.ipynb).
 #
 # ## Exercises
 #
-# ✎ Write `random_mask`, `masked_error` and `colour_classes` again from memory. After `from vitedu import check`,
-# `check.random_mask(random_mask)`, `check.masked_error(masked_error)` and `check.colour_classes(colour_classes)`
-# tell you how closely yours agree with ours, or what's likely to be wrong with them.
+# ✎ Write `random_mask`, `masked_error` and `colour_classes` again from memory. After
+# `from vitedu import check`, `check.random_mask(random_mask)`,
+# `check.masked_error(masked_error)` and `check.colour_classes(colour_classes)` tell you
+# how closely yours agree with ours, or what's likely to be wrong with them.
 #
-# **1.** ★ What is the smallest number of patches of which three quarters can be hidden, with at least one left to see? What does
-# `MAEConfig` say for a picture that is a single patch?
+# **1.** ★ What is the smallest number of patches of which three quarters can be hidden,
+# with at least one left to see? What does `MAEConfig` say for a picture that is a single
+# patch?
 #
-# **2.** ★ A patch is half black (0, 0, 0) and half white (1, 1, 1). Which of the 512 classes has its mean colour? And which one has
-# pure blue?
+# **2.** ★ A patch is half black (0, 0, 0) and half white (1, 1, 1). Which of the 512
+# classes has its mean colour? And which one has pure blue?
 #
-# **3.** ★★ Set `share` to ½ and to 0.9 in the second cell. (The network was trained with ¾.)
-# What changes in the pictures, and why does it work at all?
+# **3.** ★★ Set `share` to ½ and to 0.9 in the second cell. (The network was trained with
+# ¾.) What changes in the pictures, and why does it work at all?
 #
-# **4.** ★★ The decoder gives an answer for visible patches too. Predict: is its error there
-# smaller than at hidden patches, or larger? Then measure it with `masked_error`.
+# **4.** ★★ The decoder gives an answer for visible patches too. Predict: is its error
+# there smaller than at hidden patches, or larger? Then measure it with `masked_error`.
 #
-# **5.** ★★ Keep nothing but patches that are empty. What does the network draw when it sees
-# only darkness?
+# **5.** ★★ Keep nothing but patches that are empty. What does the network draw when it
+# sees only darkness?
 #
-# **6.** ★★★ Train on normalised pixels: `vitedu train mae-mnist model.normalised=true`. Compare few-shot accuracies as above. Was it worth it, and how many seeds would you
-# need to say so?
+# **6.** ★★★ Train on normalised pixels: `vitedu train mae-mnist model.normalised=true`.
+# Compare few-shot accuracies as above. Was it worth it, and how many seeds would you need
+# to say so?
 #
 # ## Second reading
 #
 # ### Spoiling, to the letter
 #
-# Masked patch prediction chooses half of the patches and spoils them in three ways. Here's the package's definition:
+# Masked patch prediction chooses half of the patches and spoils them in three ways.
+# Here's the package's definition:
 
 
 # %% tags=["teaches"]
@@ -576,14 +601,16 @@ after = spoil(
 )
 masked = (after == -1).sum().item()
 moved = ((after != numbered) & (after != -1)).sum().item()
+assert abs(masked - 400) < 30 and abs(moved - 50) < 20
 print(f"of 500, masked {masked}, another {moved}, kept {500 - masked - moved}")
 
 # %% [markdown]
 # ### Three targets
 #
-# The paper tried three: the mean colour; the patch shrunk to 4 × 4 pixels with a class for each of them; and all pixels with a squared
-# error. All worked, the last slightly worse, and 15% of spoilt patches, as in BERT, slightly worse than half. `MPPConfig(target=...)`
-# knows all three, as `"mean"`, `"small"` and `"pixels"`.
+# The paper tried three: the mean colour; the patch shrunk to 4 × 4 pixels with a class
+# for each of them; and all pixels with a squared error. All worked, the last slightly
+# worse, and 15% of spoilt patches, as in BERT, slightly worse than half.
+# `MPPConfig(target=...)` knows all three, as `"mean"`, `"small"` and `"pixels"`.
 #
 # ## Where this is in the paper
 #
@@ -595,37 +622,44 @@ print(f"of 500, masked {masked}, another {moved}, kept {500 - masked - moved}")
 #
 # ### What differs
 #
-# The paper pretrains B/16 on JFT, 300 million photographs, for a million steps of 4,096. Ours has four blocks of 64 numbers, saw digits,
-# and took minutes of one core. Its colours have three channels, digits have one. It gives no code for the numbering of colours; $64 r + 8 g + b$ is ours.
-# Our MAE learns plain pixels, He et al. mostly normalised ones, with a decoder of eight blocks.
+# The paper pretrains B/16 on JFT, 300 million photographs, for a million steps of 4,096.
+# Ours has four blocks of 64 numbers, saw digits, and took minutes of one core. Its
+# colours have three channels, digits have one. It gives no code for the numbering of
+# colours; $64 r + 8 g + b$ is ours. Our MAE learns plain pixels, He et al. mostly
+# normalised ones, with a decoder of eight blocks.
 #
 # ## Three readings
 #
-# * [He et al. 2022](https://arxiv.org/abs/2111.06377): why three quarters, why a small decoder, why pixels.
-# * [Chen et al. 2020](https://proceedings.mlr.press/v119/chen20s.html) read pictures pixel by pixel, as text, and find that the best features are in the middle
-#   of the network.
-# * [Caron et al. 2021](https://arxiv.org/abs/2104.14294) disagree about what to ask for: nothing is filled in, and yet outlines appear.
+# * [He et al. 2022](https://arxiv.org/abs/2111.06377): why three quarters, why a small
+#   decoder, why pixels.
+# * [Chen et al. 2020](https://proceedings.mlr.press/v119/chen20s.html) read pictures
+#   pixel by pixel, as text, and find that the best features are in the middle of the
+#   network.
+# * [Caron et al. 2021](https://arxiv.org/abs/2104.14294) disagree about what to ask for:
+#   nothing is filled in, and yet outlines appear.
 #
 # ## Solutions
 #
 # <details><summary>Solution 1</summary>
 #
-# Two: `int(2 · 0.25)` is 0, so nothing would be left, and the package refuses. Three give 0 as well, and four leave one. With a single
-# patch, it says that hiding it leaves nothing to see, and asks for a smaller `patch_size`.
+# Two: `int(2 · 0.25)` is 0, so nothing would be left, and the package refuses. Three give
+# 0 as well, and four leave one. With a single patch, it says that hiding it leaves
+# nothing to see, and asks for a smaller `patch_size`.
 #
 # </details>
 #
 # <details><summary>Solution 2</summary>
 #
-# The mean is (½, ½, ½), so each level is $8 \cdot ½ = 4$, and the class is $64 \cdot 4 + 8 \cdot 4 + 4 = 292$. Pure blue is (0, 0, 7): class 7.
+# The mean is (½, ½, ½), so each level is $8 \cdot ½ = 4$, and the class is $64 \cdot 4 +
+# 8 \cdot 4 + 4 = 292$. Pure blue is (0, 0, 7): class 7.
 #
 # </details>
 #
 # <details><summary>Solution 3</summary>
 #
-# It gets worse both ways. With less to see, that's no surprise. But with half of the picture?
-# The network takes any number of tokens, so it does work, but in training it has only ever met twelve. What it has learned
-# to do with twelve isn't right for twenty-four.
+# It gets worse both ways. With less to see, that's no surprise. But with half of the
+# picture? The network takes any number of tokens, so it does work, but in training it has
+# only ever met twelve. What it has learned to do with twelve isn't right for twenty-four.
 #
 # </details>
 
@@ -639,8 +673,8 @@ for share in (0.5, 0.75, 0.9):
 # %% [markdown]
 # <details><summary>Solution 4</summary>
 #
-# Larger! Nobody ever asked it for these, so it answers anything there. That's why `complete` keeps the
-# visible patches of the picture.
+# Larger! Nobody ever asked it for these, so it answers anything there. That's why
+# `complete` keeps the visible patches of the picture.
 #
 # </details>
 
@@ -651,8 +685,9 @@ print(f"visible {masked_error(found, pixels, ~mask).mean():.2f}")
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# Something faint where the empty patches leave room for ink. With a squared error, if many
-# answers are possible, the best one is their mean. That's also why everything that it draws is blurred.
+# Something faint where the empty patches leave room for ink. With a squared error, if
+# many answers are possible, the best one is their mean. That's also why everything that
+# it draws is blurred.
 #
 # </details>
 
@@ -672,7 +707,7 @@ figures.show(
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# We don't know either. Three seeds for each, and the rule of [chapter 5](05_mnist.ipynb): a difference is a result
-# if it's more than three times its error.
+# We don't know either. Three seeds for each, and the rule of [chapter 5](05_mnist.ipynb):
+# a difference is a result if it's more than three times its error.
 #
 # </details>

@@ -161,6 +161,8 @@ def bought(
     told = []
     frozen = {"pixels": ("pixels", DARK, "x")} | STARTS
     for start, (words, color, marker) in frozen.items():
+        if f"probe/{start}" not in metrics:
+            continue
         names = [f"shots/{start}/{k}" for k in SHOTS] + [f"probe/{start}"]
         values = [metrics[name]["value"] for name in names]
         words = FEATURES.get(start, words)
@@ -173,7 +175,9 @@ def bought(
     left.legend(frameon=False, fontsize=9, loc="lower right")
     tuned = []
     for place, (start, (words, color, marker)) in enumerate(STARTS.items()):
-        found = metrics[f"tuned/{start}"]
+        found = metrics.get(f"tuned/{start}")
+        if found is None:
+            continue
         _dots(right, place, found, color, marker)
         tuned.append(f"{words} {found['value']:.0f} %")
     right.set_xticks(range(3), ["scratch", "MPP", "MAE"])
@@ -211,6 +215,8 @@ def distances(
         words = (
             "untrained" if start == "scratch" else words.removesuffix(" first")
         )
+        if f"distance/{start}" not in metrics:
+            continue
         heads = torch.tensor(metrics[f"distance/{start}"]["heads"])
         for head in heads.T:
             blocks = range(1, len(heads) + 1)

@@ -8,7 +8,7 @@ is in a config.json beside them, else in timm's own table of names.
 
 import math
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,14 +29,19 @@ from vitedu.model import (
 )
 from vitedu.model.classifier import checked_names
 from vitedu.model.config import SIZES, WORDS
-from vitedu.model.mae import MAEConfig
 from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
 from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row
 from vitedu.weights.timm import eva
-from vitedu.weights.timm.families import AROUND, by_timm, family_of
+from vitedu.weights.timm.families import (
+    AROUND,
+    COMPLETES,
+    by_timm,
+    family_of,
+    with_decoder,
+)
 
 VIT = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight")
 # a ViT or a hybrid, and a ResNetV2
@@ -68,11 +73,6 @@ SWIGLU = "vit_giant_patch14_dinov2"
 PARTS = {"VisionTransformer", "Block", "Attention", "LayerNorm", "Mlp"}
 PARTS |= {"GELU", "GELUTanh", "QuickGELU", "GluMlp", "SwiGLU", "SiLU"}
 PARTS |= {"Eva", "EvaBlock", "EvaAttention", "AttentionRope"}
-COMPLETES = (
-    "its decoder is taken for one of pixels as they are, as in the files that "
-    "Facebook's authors draw with; if it learned normalised ones, give "
-    "normalised=True"
-)
 FOREIGN = {
     "ResPostBlock": "norms behind the branches",
     "DiffAttention": "differential attention",
@@ -135,19 +135,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         dropped=dropped,
         notes=notes,
         doubts=doubts + more,
-    )
-
-
-def with_decoder(config: ViTConfig, decoder: dict[str, Tensor]) -> MAEConfig:
-    """The configuration of a masked autoencoder; its heads are 32 wide."""
-    width = decoder["mask_token"].shape[-1]
-    names = {x.name: getattr(config, x.name) for x in fields(ViTConfig)}
-    return MAEConfig(
-        **names,
-        decoder_dim=width,
-        decoder_depth=mapping.depth_in(decoder, r"decoder_blocks\."),
-        decoder_heads=max(width // 32, 1),
-        normalised=False,
     )
 
 

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import vitedu
 from vitedu.cli.main import main
@@ -101,3 +103,29 @@ def test_it_names_no_class(pretrained, command, tmp_path, capsys):
     what = "digits" if command == "evaluate" else str(tmp_path / "cat.png")
     assert main([command, str(pretrained.folder.path), what]) == 2
     assert "has no head, so it cannot name a class" in capsys.readouterr().err
+
+
+def test_the_command_draws_completed_pictures(tmp_path, capsys):
+    digits = vitedu.data.load_dataset("digits").test.images[:2, 0]
+    for number, pixels in enumerate(digits):
+        Image.fromarray(pixels.numpy()).save(tmp_path / f"{number}.png")
+    drawn = tmp_path / "drawn.png"
+    words = ["predict", "mae-mnist", str(tmp_path), "--complete", str(drawn)]
+    assert main(words) == 0
+    picture = torch.tensor(np.array(Image.open(drawn)))
+    assert picture.shape == (56, 84)
+    assert torch.equal(picture[:28, 56:], digits[0])
+    seen = picture[:28, :28] != 128  # the grey of a cover
+    assert torch.equal(picture[:28, 28:56][seen], digits[0][seen])
+    for words, sentence in (
+        (
+            ["mnist-tiny", "--complete", str(drawn)],
+            "needs a masked autoencoder",
+        ),
+        (["mae-mnist", "--complete", "drawn.jpg"], "that ends in .png"),
+    ):
+        assert (
+            main(["predict", words[0], str(tmp_path / "0.png"), *words[1:]])
+            == 2
+        )
+        assert sentence in capsys.readouterr().err

@@ -192,6 +192,12 @@ class MAE(Unlabelled):
         found = self.decode(self.encode(images, mask), mask)
         return masked_error(found, self.target(images), mask)
 
+    def covered(self, images: Tensor, mask: Tensor) -> Tensor:
+        """Pictures (b, c, h, w) with 0, the middle grey, in hidden patches."""
+        pixels = patchify(images, self.config.patch_size)
+        pixels = pixels.masked_fill(mask[..., None], 0.0)
+        return unpatchify(pixels, self.config.patch_size, self.config.grid)
+
     def complete(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
         """(b, c, h, w) -> (b, c, h, w), hidden patches as the decoder has them.
 

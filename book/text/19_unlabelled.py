@@ -503,7 +503,8 @@ figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers)))
 # most people would. What was hidden is gone, and all that's left is what digits usually
 # look like.
 #
-# And your own pictures? A folder without any classes is enough:
+# And your own pictures? Put them into `FOLDER/all`, without sorting. A few of them, sorted
+# into `LABELLED`, come second:
 #
 # ```
 # vitedu train mae-shapes data=FOLDER

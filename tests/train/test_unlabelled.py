@@ -129,3 +129,17 @@ def test_the_command_draws_completed_pictures(tmp_path, capsys):
             == 2
         )
         assert sentence in capsys.readouterr().err
+
+
+def test_one_folder_of_pictures_is_enough(tmp_path, capsys):
+    (tmp_path / "album" / "all").mkdir(parents=True)
+    for number in range(4):
+        picture = vitedu.data.photo("cat").resize((40, 36))
+        picture.save(tmp_path / "album" / "all" / f"{number}.png")
+    (tmp_path / "empty").mkdir()
+    words = ["train", "mae-shapes", "steps=1", "--tier", "smoke", "--out"]
+    words += [str(tmp_path / "run")]
+    assert main([*words, f"data={tmp_path / 'album'}"]) == 0
+    assert "test loss" in capsys.readouterr().out
+    assert main([*words, "--fresh", f"data={tmp_path / 'empty'}"]) == 2
+    assert "empty has nothing" in capsys.readouterr().err

@@ -46,7 +46,9 @@ def without_head(model: ViTConfig) -> dict[str, object]:
 
 
 def mae_mnist(tier: str) -> TrainConfig:
-    """60,000 digits without their labels, completed from a quarter: minutes.
+    """Digits without labels, completed from a quarter: minutes.
+
+    All 60,000 of MNIST, 1,500 steps: about twelve minutes of a busy core.
 
     The checkpoint in the package, `vitedu.load("mae-mnist")`, is this run's.
     """
@@ -72,7 +74,7 @@ def mae_mnist(tier: str) -> TrainConfig:
 
 
 def mpp_mnist(tier: str) -> TrainConfig:
-    """The paper's masked patch prediction, for as many multiply-adds."""
+    """Digits by masked patch prediction, for equal compute."""
     return replace(
         mae_mnist(tier),
         recipe="mpp-mnist",
@@ -96,10 +98,11 @@ def mae_shapes(tier: str) -> TrainConfig:
 
 
 def mae_cifar10(tier: str) -> TrainConfig:
-    """CIFAR-10 without labels: the network of cifar10-scratch, and a decoder.
+    """CIFAR-10 without labels, completed from a quarter.
 
-    Plain flips and shifts, since hiding three quarters is change enough. Tier
-    gpu: 800 epochs.
+    The network of cifar10-scratch and a decoder, normalised pixels. Plain flips
+    and shifts, since hiding three quarters is change enough. Nobody has run
+    tier gpu, 800 epochs, yet.
     """
     config = cifar10_scratch(tier)
     large, is_here = tier == "gpu", where()["cifar10"] is not None
@@ -125,12 +128,12 @@ def mae_cifar10(tier: str) -> TrainConfig:
 
 
 def mpp_cifar10(tier: str) -> TrainConfig:
-    """CIFAR-10 by the paper's masked patch prediction, equal compute."""
+    """CIFAR-10 by masked patch prediction, for equal compute."""
     config = mae_cifar10(tier)
     plain = config.model.encoder
     return replace(
         config,
         recipe="mpp-cifar10",
         model=MPPConfig(**without_head(plain)),
-        epochs=300 if tier == "gpu" else 8,
+        epochs=227 if tier == "gpu" else 13,
     )

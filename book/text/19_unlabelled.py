@@ -41,7 +41,7 @@ data = load_dataset("digits")
 
 
 def in_range(pixels):
-    """From 0 to 255 as files have them to -1 to 1 as the network does."""
+    """Pixels from 0..255, as in files, to -1..1, as the network has them."""
     return pixels / 127.5 - 1
 
 
@@ -643,9 +643,9 @@ print(f"of 500, masked {masked}, another {moved}, kept {500 - masked - moved}")
 #
 # <details><summary>Solution 1</summary>
 #
-# Two: `int(2 · 0.25)` is 0, so nothing would be left, and the package refuses. Three give
-# 0 as well, and four leave one. With a single patch, it says that hiding it leaves
-# nothing to see, and asks for a smaller `patch_size`.
+# Four. Of two or three patches, a quarter is less than one whole patch, so nothing would be
+# left to see, and the package says so. With a single patch, it says that hiding it leaves
+# nothing, and asks for a smaller `patch_size`.
 #
 # </details>
 #

@@ -16,6 +16,7 @@ from vitedu.data import Source
 from vitedu.evaluate import Evaluation, Prediction, accuracy, predict
 from vitedu.evaluate.accuracy import mean_loss
 from vitedu.model import ViT
+from vitedu.model.mae import MAE
 from vitedu.pictures import Picture
 from vitedu.train.data import Sources
 from vitedu.train.processes import SINGLE, Processes
@@ -257,7 +258,10 @@ class Journal:
             "command": command,
             "config": config.to_json(),
             "tier": config.tier,
-            "metrics": {x: metric(x, numbers[x]) for x in numbers},
+            "metrics": {
+                x: metric(x, numbers[x], loss_unit(state.network))
+                for x in numbers
+            },
             "seeds": [config.seed],
             "dataset": self.sources.record(),
             "facts": facts(state, self.sources, self.processes.world_size),
@@ -270,8 +274,13 @@ class Journal:
         }
 
 
-def metric(name: str, value: float) -> dict[str, Any]:
-    unit = "nats" if name.endswith("_loss") else "percent"
+def loss_unit(network: nn.Module) -> str:
+    """Cross-entropy is in nats; a masked autoencoder's loss isn't one."""
+    return "mean squared error" if isinstance(network, MAE) else "nats"
+
+
+def metric(name: str, value: float, of_loss: str) -> dict[str, Any]:
+    unit = of_loss if name.endswith("_loss") else "percent"
     return {"value": value, "unit": unit, "per_seed": [value]}
 
 

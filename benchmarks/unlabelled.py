@@ -198,10 +198,16 @@ def lengths(start: str) -> dict[str, int]:
 
 def best_rate(start: str) -> float:
     """The rate that is best on held-out pictures; never the grid's edge."""
-    right = {lr: found(f"rate/{start}/{lr:g}")["test"] for lr in RATES}
+    right = by_rate(start)
     best = max(right, key=right.__getitem__)
-    assert best not in (RATES[0], RATES[-1]), f"{start}: the grid's edge"
-    return best
+    rates = [*right]
+    assert best not in (rates[0], rates[-1]), f"{start}: the grid's edge"
+    return float(best)
+
+
+def by_rate(start: str) -> dict[str, float]:
+    """What each rate reached on held-out pictures, with the first seed."""
+    return {f"{lr:g}": found(f"rate/{start}/{lr:g}")["test"] for lr in RATES}
 
 
 def frozen_metrics(start: str) -> dict[str, Any]:
@@ -265,6 +271,7 @@ def main() -> None:
             "seeds": list(SEEDS),
             "config": {
                 "pretraining": pretraining,
+                "held_out_by_rate": {start: by_rate(start) for start in starts},
                 "tuning": tuning(best_rate(starts[0]), 0).to_json(),
             },
             "metrics": frozen_metrics("pixels")

@@ -18,7 +18,6 @@ from vitedu.figures.photos import draw_picture
 from vitedu.model.patches import patchify, unpatchify
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COVER = "#e8b04a"  # what is hidden: a colour that no digit has
@@ -155,9 +154,13 @@ def targets(rows: Mapping[str, Tensor]) -> "tuple[Figure, str]":
 
 def bought(
     metrics: Mapping[str, Mapping[str, Any]],
+    rates: Mapping[str, Mapping[str, float]],
 ) -> "tuple[Figure, str]":
-    """Accuracy of frozen features by labels a class, and after fine-tuning."""
-    figure, (left, right) = chart(WIDTH, 3.2, 1, 2, sharey=True)
+    """Accuracy of frozen features by labels, and of fine-tuning by rate.
+
+    `rates` are, by start, what each rate reached on held-out digits.
+    """
+    figure, (left, right) = chart(WIDTH, 3.3, 1, 2, sharey=True)
     told = []
     frozen = {"pixels": ("pixels", DARK, "x")} | STARTS
     for start, (words, color, marker) in frozen.items():
@@ -174,34 +177,26 @@ def bought(
     left.set_title("frozen", fontsize=12)
     left.legend(frameon=False, fontsize=9, loc="lower right")
     tuned = []
-    for place, (start, (words, color, marker)) in enumerate(STARTS.items()):
-        found = metrics.get(f"tuned/{start}")
-        if found is None:
-            continue
-        _dots(right, place, found, color, marker)
-        tuned.append(f"{words} {found['value']:.0f} %")
-    right.set_xticks(range(3), ["scratch", "MPP", "MAE"])
-    right.set(xlim=(-0.5, 2.5), ylim=(0, 100), xlabel="start")
+    for start, found in rates.items():
+        words, color, marker = STARTS[start]
+        look = {"color": color, "marker": marker, "linewidth": 2}
+        places = [1000 * float(rate) for rate in found]
+        right.plot(places, [*found.values()], label=words, **look)
+        tuned.append(f"{words} at best {max(found.values()):.0f} %")
+    right.set_xscale("log", base=2)
+    ticks = (0.5, 1, 2, 4, 8, 16)
+    right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    right.minorticks_off()
+    right.set(ylim=(0, 100), xlabel="learning rate / 0.001")
     right.set_title("fine-tuned, 100 of each", fontsize=12)
+    right.legend(frameon=False, fontsize=9, loc="lower left")
     for axes in (left, right):
         bare(axes)
     return figure, (
         "Accuracy on new digits. On the left frozen features, from one and "
         f"from 100 labels of each digit: {'; '.join(told)}. On the right "
-        "fine-tuned with 100 of each, a dot for each of three draws: "
-        f"{'; '.join(tuned)}."
-    )
-
-
-def _dots(
-    axes: "Axes", place: int, found: Mapping[str, Any], color: str, marker: str
-) -> None:
-    values = found["per_seed"]
-    spread = torch.linspace(-0.12, 0.12, len(values)).tolist()
-    places = [place + x for x in spread]
-    axes.plot(places, values, marker, color=color, markersize=6)
-    axes.hlines(
-        found["value"], place - 0.28, place + 0.28, color=DARK, linewidth=2
+        "fine-tuned with 100 of each at several learning rates, on held-out "
+        f"digits: {'; '.join(tuned)}."
     )
 
 

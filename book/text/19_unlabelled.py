@@ -404,9 +404,9 @@ for name, words in NAMES.items():
 # %% [markdown]
 # Look on the left first. With a single labelled digit of each kind, MAE's features
 # already get nearly half of the new digits right, and pixels only a third. So it has
-# found out by itself, to some degree, what makes two pictures alike. But with a hundred
-# of each, plain pixels have caught up. Some minutes of pretraining don't make great
-# frozen features.
+# found out by itself, to some degree, what makes two pictures alike. But from ten of
+# each on, plain pixels are as good or better. Some minutes of pretraining don't make
+# great frozen features.
 #
 # On the right everything may adapt, and there it's worth a lot. Same network, same
 # labels, same number of steps, each at its own best rate: one has hardly got going, and

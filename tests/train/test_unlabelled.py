@@ -91,9 +91,19 @@ def test_the_command_says_the_loss(tmp_path, capsys):
     assert "test loss " in capsys.readouterr().out
 
 
-def test_validation_needs_labels():
-    with pytest.raises(UserError, match="learns without labels has none"):
-        replace(small("mae-mnist"), validation=0.1)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("validation", 0.1),
+        ("mixup", 0.2),
+        ("cutmix", 1.0),
+        ("label_smoothing", 0.1),
+        ("class_weights", "balanced"),
+    ],
+)
+def test_what_needs_labels_is_refused(name, value):
+    with pytest.raises(UserError, match=f"{name}={value} needs labels"):
+        replace(small("mae-mnist"), **{name: value})
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
@@ -129,6 +139,11 @@ def test_the_command_draws_completed_pictures(tmp_path, capsys):
             == 2
         )
         assert sentence in capsys.readouterr().err
+
+
+def test_there_are_no_answers_to_report_on(pretrained, capsys):
+    assert main(["report", str(pretrained.folder.path)]) == 2
+    assert "learned without labels" in capsys.readouterr().err
 
 
 def test_one_folder_of_pictures_is_enough(tmp_path, capsys):

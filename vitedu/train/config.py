@@ -62,6 +62,9 @@ MAY_DIFFER = (
 # Fields newer than the naming of runs by digest: left out of it at their
 # defaults, so that the folders of older runs are still found.
 LATER = ("weights", "keep", "given", "freeze", "class_weights", "patience")
+# what a run without labels can't do
+OF_LABELS = ("validation", "mixup", "cutmix", "label_smoothing")
+OF_LABELS += ("class_weights",)
 
 
 @dataclass(frozen=True)
@@ -200,11 +203,12 @@ class TrainConfig:
                 "optimizer=adamw"
             )
 
-        if self.validation and not self.needs_labels:
-            raise UserError(
-                f"validation={self.validation} measures an accuracy, and a "
-                "network that learns without labels has none; set validation=0"
-            )
+        for name in () if self.needs_labels else OF_LABELS:
+            if value := getattr(self, name):
+                raise UserError(
+                    f"{name}={value} needs labels, and this network learns "
+                    "without; leave it out"
+                )
 
     @property
     def needs_labels(self) -> bool:

@@ -404,9 +404,9 @@ for name, words in NAMES.items():
 # %% [markdown]
 # Look on the left first. With a single labelled digit of each kind, MAE's features
 # already get nearly half of the new digits right, and pixels only a third. So it has
-# found out by itself, to some degree, what makes two pictures alike. But from ten of
-# each on, plain pixels are as good or better. Some minutes of pretraining don't make
-# great frozen features.
+# found out by itself, to some degree, what makes two pictures alike. But from ten of each
+# on, plain pixels are as good or better. A few minutes of pretraining don't make great
+# frozen features.
 #
 # On the right everything may adapt, and there it's worth a lot. Same network, same
 # labels, same number of steps, each at its own best rate: one has hardly got going, and
@@ -417,7 +417,7 @@ for name, words in NAMES.items():
 # and it gets much further. It's still learning then, as you see from the last column: it
 # doesn't even know its own thousand digits.
 #
-# The paper's numbers have the same shape. Its B/16, pretrained by masked patch prediction
+# The paper's numbers point the same way. Its B/16, pretrained by masked patch prediction
 # on 300 million unlabelled pictures, reaches 79.9% on ImageNet, and from scratch 77.9%.
 # Two points; pretraining with labels was still 4% ahead. So the authors left it at a
 # paragraph. A year later, MAE on ImageNet's own pictures brought a B/16 from 82.3% to
@@ -494,8 +494,8 @@ figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers)))
 # most people would. What was hidden is gone, and all that's left is what digits usually
 # look like.
 #
-# And your own pictures? Put them into `FOLDER/all`, without sorting. A few of them, sorted
-# into `LABELLED`, come second:
+# And your own pictures? Put them into `FOLDER/all`, without sorting. A few of them,
+# sorted into `LABELLED`, come second:
 #
 # ```
 # vitedu train mae-shapes data=FOLDER
@@ -521,9 +521,9 @@ figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers)))
 # 5. A network trained on normalised pixels gives you perfect reconstructions, brightness
 #    and all. What do you ask its author?
 #
-# We've now learned from labels, from few labels, and from none. But one thing has been
-# the same all along: at the end stood one word for a whole picture. **What if we ask
-# where things are?** That's [chapter 20](20_beyond.ipynb).
+# We've learned from many labels, from few, and now from none. But all along, the answer
+# has been one word for a whole picture. **What if we ask where things are?** That's
+# [chapter 20](20_beyond.ipynb).
 #
 # ## Exercises
 #
@@ -634,9 +634,9 @@ print(f"of 500, masked {masked}, another {moved}, kept {500 - masked - moved}")
 #
 # <details><summary>Solution 1</summary>
 #
-# Four. Of two or three patches, a quarter is less than one whole patch, so nothing would be
-# left to see, and the package says so. With a single patch, it says that hiding it leaves
-# nothing, and asks for a smaller `patch_size`.
+# Four. Of two or three patches, a quarter is less than one whole patch, so nothing would
+# be left to see, and the package says so. With a single patch, it says that hiding it
+# leaves nothing, and asks for a smaller `patch_size`.
 #
 # </details>
 #

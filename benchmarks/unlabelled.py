@@ -207,32 +207,41 @@ def best_rate(start: str) -> float:
 
 def by_rate(start: str) -> dict[str, float]:
     """What each rate reached on held-out pictures, with the first seed."""
-    return {f"{lr:g}": found(f"rate/{start}/{lr:g}")["test"] for lr in RATES}
+    return {
+        f"{lr:g}": found(f"rate/{start}/{lr:g}")["test"]
+        for lr in RATES
+        if is_there(f"rate/{start}/{lr:g}")
+    }
 
 
-def frozen_metrics(start: str) -> dict[str, Any]:
-    """Few shots, and the probe with all labels."""
-    both = found(f"frozen/{start}")
-    shots = {f"shots/{start}/{k}": metric(x) for k, x in both["shots"].items()}
-    return {f"probe/{start}": metric(both["probe"]), **shots}
+def is_there(name: str) -> bool:
+    """Whether a part has been measured."""
+    return (KEPT / f"{name}.json").exists()
 
 
 def metrics_of(start: str) -> dict[str, Any]:
-    """What a start came to."""
+    """What a start, or the pixels, came to so far."""
+    both = found(f"frozen/{start}")
+    metrics = {f"probe/{start}": metric(both["probe"])}
+    for shots, values in both["shots"].items():
+        metrics[f"shots/{start}/{shots}"] = metric(values)
+    if start == "pixels":
+        return metrics
     heads = torch.tensor(found(f"distance/{start}"))
-    metrics = frozen_metrics(start)
     metrics[f"distance/{start}"] = metric(
         heads.mean(dim=(1, 2)).tolist(),
         "pixels",
         heads=heads.mean(dim=0).tolist(),  # (blocks, heads)
     )
     for name in lengths(start):
-        runs = [found(f"tuned/{name}/{k}") for k in SEEDS]
-        metrics[f"tuned/{name}"] = metric(
-            [x["test"] for x in runs],
-            train_per_seed=[x["train"] for x in runs],
-            lr=best_rate(start),
-        )
+        names = [f"tuned/{name}/{seed}" for seed in SEEDS]
+        if all(map(is_there, names)):
+            runs = [found(each) for each in names]
+            metrics[f"tuned/{name}"] = metric(
+                [x["test"] for x in runs],
+                train_per_seed=[x["train"] for x in runs],
+                lr=best_rate(start),
+            )
     return metrics
 
 
@@ -242,26 +251,34 @@ def curve(log: Path) -> list[tuple[int, float]]:
     return [(x["step"], round(x["loss"], 4)) for x in lines if "loss" in x]
 
 
-def main() -> None:
-    """Measure what isn't there yet of the starts that are named, or of all."""
-    torch.set_num_threads(1)
-    data, starts = digits(), sys.argv[1:] or list(STARTS)
-    for start in starts:
-        measured(start, data)
+def pretrained(start: str) -> dict[str, Any]:
+    """What learning without labels took, and its loss."""
+    run = results.read_file(RUNS / start / "result.json")
+    config = recipe(start, "cpu")
+    return {
+        "seconds": run["wall_seconds"],
+        "macs_per_image": budget.macs(config.model),
+        "images": config.batch_size * config.steps,
+        "loss": run["metrics"]["test_loss"]["value"],
+        "curve": curve(RUNS / start / "log.jsonl"),
+    }
+
+
+def write() -> None:
+    """Write what has been measured so far."""
+    starts = [x for x in STARTS if is_there(f"frozen/{x}")]
+    pretraining = {x: pretrained(x) for x in starts if x != "scratch"}
     files = [json.loads(x.read_text()) for x in KEPT.rglob("*.json")]
-    seconds = sum(each["seconds"] for each in files)
-    pretraining = {}
-    for start in set(starts) - {"scratch"}:
-        run = results.read_file(RUNS / start / "result.json")
-        config = recipe(start, "cpu")
-        pretraining[start] = {
-            "seconds": run["wall_seconds"],
-            "macs_per_image": budget.macs(config.model),
-            "images": config.batch_size * config.steps,
-            "loss": run["metrics"]["test_loss"]["value"],
-            "curve": curve(RUNS / start / "log.jsonl"),
-        }
-        seconds += run["wall_seconds"]
+    seconds = sum(each["seconds"] for each in [*files, *pretraining.values()])
+    missing = [
+        name
+        for start in STARTS
+        for name in lengths(start)
+        if not all(is_there(f"tuned/{name}/{seed}") for seed in SEEDS)
+    ]
+    notes = "MAE and MPP are trained once each, seed 0"
+    if missing:
+        notes += f"; not measured yet: three seeds from {', '.join(missing)}"
     results.write(
         TARGET,
         {
@@ -271,13 +288,12 @@ def main() -> None:
             "seeds": list(SEEDS),
             "config": {
                 "pretraining": pretraining,
-                "held_out_by_rate": {start: by_rate(start) for start in starts},
-                "tuning": tuning(best_rate(starts[0]), 0).to_json(),
+                "held_out_by_rate": {x: by_rate(x) for x in starts},
+                "tuning": tuning(RATES[0], 0).to_json(),
             },
-            "metrics": frozen_metrics("pixels")
-            | {
+            "metrics": {
                 name: value
-                for start in starts
+                for start in ("pixels", *starts)
                 for name, value in metrics_of(start).items()
             },
             "dataset": {
@@ -286,9 +302,18 @@ def main() -> None:
                 "num_train": LABELS,
                 "num_test": NUM_TEST,
             },
-            "notes": "MAE and MPP were trained once each, seed 0",
+            "notes": notes,
         },
     )
+
+
+def main() -> None:
+    """Measure what isn't there yet of the starts that are named, or of all."""
+    torch.set_num_threads(1)
+    data = digits()
+    for start in sys.argv[1:] or STARTS:
+        measured(start, data)
+        write()
 
 
 if __name__ == "__main__":

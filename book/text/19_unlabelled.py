@@ -364,10 +364,10 @@ print("check: from -1 to 1, more than nine labels in ten are the same")
 #
 # ## What it buys
 #
-# Now for the second half of our question. Our MAE has learned from all training digits of
-# MNIST, without labels, for some minutes of a busy core. (Masked patch prediction has a
-# recipe for the same number of multiply-adds, `mpp-mnist`. Nobody has run it to the end
-# yet, so it's missing from what follows, and you can be the first.)
+# Now for the second half of our question. We've trained both, MAE and masked patch
+# prediction (MPP), on all training digits of MNIST without labels, for the same number of
+# multiply-adds: some minutes of a busy core. MAE saw more pictures for it,
+# because each costs it less.
 
 # %% [markdown] tags=["predict"]
 # Then come labels, but only for a thousand of the digits, a hundred of each. We try two
@@ -388,9 +388,11 @@ print(f"{'right on 5,000 new digits (%)':38}  mean   ± error   its own 1,000")
 NAMES = {
     "probe/pixels": "linear probe on the pixels",
     "probe/scratch": "on features of an untrained network",
+    "probe/mpp-mnist": "on features of MPP",
     "probe/mae-mnist": "on features of MAE",
     "tuned/scratch": "from scratch",
     "tuned/scratch, longer": "from scratch, three times as long",
+    "tuned/mpp-mnist": "MPP, then fine-tuned",
     "tuned/mae-mnist": "MAE, then fine-tuned",
 }
 for name, words in NAMES.items():
@@ -411,7 +413,8 @@ for name, words in NAMES.items():
 #
 # On the right everything may adapt, and there it's worth a lot. Same network, same
 # labels, same number of steps, each at its own best rate: from scratch the network has
-# hardly got going, and from MAE it gets about twice as many digits right.
+# hardly got going, and from MAE it gets about twice as many digits right. MPP, for equal
+# compute, is in between, frozen as well as fine-tuned. (Each was pretrained once.)
 #
 # Is it magic? No, a head start. Give the network from scratch three times as many steps,
 # and it gets much further. It's still learning then, as you see from the last column: it

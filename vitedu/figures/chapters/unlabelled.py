@@ -164,8 +164,6 @@ def bought(
     told = []
     frozen = {"pixels": ("pixels", DARK, "x")} | STARTS
     for start, (words, color, marker) in frozen.items():
-        if f"probe/{start}" not in metrics:
-            continue
         names = [f"shots/{start}/{k}" for k in SHOTS] + [f"probe/{start}"]
         values = [metrics[name]["value"] for name in names]
         words = FEATURES.get(start, words)
@@ -175,7 +173,7 @@ def bought(
     left.set_xticks(range(4), [*map(str, SHOTS), "100"])
     left.set(xlabel="labels of each digit", ylabel="right on new digits (%)")
     left.set_title("frozen", fontsize=12)
-    left.legend(frameon=False, fontsize=9, loc="lower right")
+    left.legend(frameon=False, fontsize=9, loc="upper left")
     tuned = []
     for start, found in rates.items():
         words, color, marker = STARTS[start]
@@ -206,12 +204,7 @@ def distances(
     """How far each head looks, by block, a panel for each way to begin."""
     figure, grid = chart(WIDTH, 2.7, 1, 3, sharey=True)
     told = []
-    for axes, (start, (words, *_)) in zip(grid, STARTS.items(), strict=True):
-        words = (
-            "untrained" if start == "scratch" else words.removesuffix(" first")
-        )
-        if f"distance/{start}" not in metrics:
-            continue
+    for axes, (start, words) in zip(grid, FEATURES.items(), strict=True):
         heads = torch.tensor(metrics[f"distance/{start}"]["heads"])
         for head in heads.T:
             blocks = range(1, len(heads) + 1)

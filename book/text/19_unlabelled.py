@@ -13,7 +13,7 @@ import vitedu
 # what was underneath.
 #
 # Here are eight digits that it has never seen. We cover 37 of their 49 patches, and ask.
-# (The folded cells have the drawing code.)
+# (The folded cells load our small network as `model`, and draw.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os

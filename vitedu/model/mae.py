@@ -31,12 +31,6 @@ class UnlabelledConfig(ViTConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_patches < 2:
-            raise UserError(
-                f"with patch_size={self.patch_size} a picture of "
-                f"{self.image_size} is one patch, and hiding it leaves "
-                "nothing to see; use a smaller patch_size"
-            )
         num_hidden(self.num_patches, self.mask_ratio)  # says what is wrong
 
     @property
@@ -194,9 +188,9 @@ class MAE(Unlabelled):
 
     def covered(self, images: Tensor, mask: Tensor) -> Tensor:
         """Pictures (b, c, h, w) with 0, the middle grey, in hidden patches."""
-        pixels = patchify(images, self.config.patch_size)
-        pixels = pixels.masked_fill(mask[..., None], 0.0)
-        return unpatchify(pixels, self.config.patch_size, self.config.grid)
+        size = self.config.patch_size
+        pixels = patchify(images, size).masked_fill(mask[..., None], 0.0)
+        return unpatchify(pixels, size, self.config.grid)
 
     def complete(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
         """(b, c, h, w) -> (b, c, h, w), hidden patches as the decoder has them.

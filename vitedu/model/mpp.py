@@ -120,10 +120,8 @@ class MPP(Unlabelled):
         `mask` (b, n) is True where a patch is spoilt; by default it is drawn.
         """
         mask = self.draw_mask(images) if mask is None else mask
-        found, targets = (
-            self.predict_patches(images, mask),
-            self.targets(images),
-        )
+        found = self.predict_patches(images, mask)
+        targets = self.targets(images)
         if self.config.target == "pixels":
             return masked_error(found, targets, mask)
         classes = LEVELS**self.config.in_channels

@@ -165,9 +165,9 @@ class Journal:
 
         Without labels there is no accuracy.
         """
-        found = {f"{part}_accuracy": measured.accuracy}
-        if not self.state.config.needs_labels:
-            found = {}
+        found = {}
+        if self.state.config.needs_labels:
+            found[f"{part}_accuracy"] = measured.accuracy
         if math.isfinite(measured.loss):
             return found | {f"{part}_loss": measured.loss}
         self.note(

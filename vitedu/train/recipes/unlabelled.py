@@ -41,8 +41,8 @@ def completing(model: ViTConfig, width: int, depth: int) -> MAEConfig:
 
 def without_head(model: ViTConfig) -> dict[str, object]:
     """The fields of a ViT, for a network that learns without labels."""
-    names = [x.name for x in fields(ViTConfig)]
-    return {x: getattr(model, x) for x in names} | {"num_classes": 0}
+    kept = {x.name: getattr(model, x.name) for x in fields(ViTConfig)}
+    return kept | {"num_classes": 0}
 
 
 def mae_mnist(tier: str) -> TrainConfig:
@@ -130,10 +130,9 @@ def mae_cifar10(tier: str) -> TrainConfig:
 def mpp_cifar10(tier: str) -> TrainConfig:
     """CIFAR-10 by masked patch prediction, for equal compute."""
     config = mae_cifar10(tier)
-    plain = config.model.encoder
     return replace(
         config,
         recipe="mpp-cifar10",
-        model=MPPConfig(**without_head(plain)),
+        model=MPPConfig(**without_head(config.model)),
         epochs=227 if tier == "gpu" else 13,
     )

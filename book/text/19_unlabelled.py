@@ -210,9 +210,9 @@ figures.show(*unlabelled.losses(run["curve"], guess))
 
 
 # %% [markdown]
-# It needs two hundred steps to get there: bright in the middle, dark at the rim, whatever
-# it's shown. Only then does it find out that twelve scraps of ink say something about the
-# rest.
+# It needs over two hundred steps to get there: bright in the middle, dark at the rim,
+# whatever it's shown. Only then does it find out that twelve scraps of ink say something
+# about the rest.
 #
 # ## Does the order matter?
 #

@@ -82,8 +82,8 @@ def measured(value, **more):
     return {"value": value, "per_seed": [value] * 3, **more}
 
 
-@pytest.mark.parametrize("starts", [["scratch"], [*unlabelled.STARTS]])
-def test_what_was_measured_is_drawn_and_nothing_else(starts):
+def test_a_line_for_each_way_to_begin():
+    starts = [*unlabelled.STARTS]
     metrics = {
         f"probe/{start}": measured(10.0 * place)
         for place, start in enumerate(["pixels", *starts], 1)

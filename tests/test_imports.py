@@ -32,7 +32,7 @@ ALLOWED = {
     "pictures": {"errors", "fields", "files"},
     "model": {"errors", "fields", "files", "pictures"},
     "plain": set(),  # its `__main__` block apart: see below
-    "check": {"plain", "evaluate", "interpret"},
+    "check": {"plain", "evaluate", "interpret", "model"},
     "budget": FOUNDATION | {"model"},
     "results": FOUNDATION,
     "data": DATA,

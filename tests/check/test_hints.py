@@ -20,6 +20,8 @@ from vitedu import check, plain
 from vitedu.check import verdict
 from vitedu.evaluate import dense, fewshot
 from vitedu.evaluate.scaling import fitted
+from vitedu.model.mae import num_hidden
+from vitedu.model.mpp import LEVELS
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ROOT / "vitedu/plain.py"
@@ -62,6 +64,9 @@ PLACES = {
     "ridge": (DENSE, "ridge"),
     "box_targets": (DENSE, "box_targets"),
     "suppress": (DENSE, "suppress"),
+    "random_mask": (ROOT / "vitedu/model/mae.py", "random_mask"),
+    "masked_error": (ROOT / "vitedu/model/mae.py", "masked_error"),
+    "colour_classes": (ROOT / "vitedu/model/mpp.py", "colour_classes"),
 }
 
 
@@ -91,6 +96,8 @@ def made(text, name):
         "FewShotClassifier": fewshot.FewShotClassifier,
         "Tensor": torch.Tensor,
         "box_iou": dense.box_iou,
+        "num_hidden": num_hidden,
+        "LEVELS": LEVELS,
     }
     if name == "all_reduce" and "def ring_round" not in text:
         source = PLACES["all_reduce"][0].read_text()
@@ -135,6 +142,8 @@ BY_DROPPED = """    order = [
     return torch.stack(order)
 """
 IF_RIGHT = "        if right\n"
+NOISE = "noise = torch.rand(num_images, num_patches, generator=generator)"
+RANKED = "return ranks < num_hidden(num_patches, share)"
 # check, [what the chapter says, what the reader writes, ...], part of the hint
 MISTAKES = [
     # chapter 1
@@ -1183,6 +1192,96 @@ MISTAKES = [
         "axial",
         ["    gh, gw = grid\n", "    return column(row(x))\n"],
         "all patches at once",
+    # chapter 19
+    (
+        "random_mask",
+        ["return ranks <", "return ~(ranks <", "share)", "share))"],
+        "marks what can be seen",
+    ),
+    ("random_mask", [RANKED, "return noise < share"], "a coin for each patch"),
+    (
+        "random_mask",
+        [
+            "(num_images, num_patches, gen",
+            "(1, num_patches, gen",
+            "return ranks",
+            "return ranks.expand(num_images, -1)",
+        ],
+        "the same patches",
+    ),
+    (
+        "random_mask",
+        [RANKED, "return ranks < num_patches // 2"],
+        "are hidden, and 75%",
+    ),
+    (
+        "random_mask",
+        ["return ranks <", "return 1.0 * (ranks <", "share)", "share))"],
+        "compare with <",
+    ),
+    (
+        "random_mask",
+        ["    noise", "    torch.manual_seed(0)\n    noise"],
+        "draw anew",
+    ),
+    (
+        "random_mask",
+        ["return ranks", "ranks = ranks[:-1]\n    return ranks"],
+        "of shape (400, 20)",
+    ),
+    (
+        "random_mask",
+        [NOISE, f"{NOISE} + torch.arange(num_patches) / num_patches"],
+        "far more often",
+    ),
+    (
+        "masked_error",
+        ["(errors * mask).sum(dim=1) / mask.sum(dim=1)", "errors.mean(dim=1)"],
+        "over all patches",
+    ),
+    (
+        "masked_error",
+        ["(errors * mask)", "(errors * ~mask)", "/ mask", "/ (~mask)"],
+        "that can be seen",
+    ),
+    ("masked_error", ["/ mask.sum(dim=1)", "/ mask.shape[1]"], "not by all n"),
+    ("masked_error", [".square()", ".abs()"], "isn't squared"),
+    ("masked_error", [".mean(dim=-1)", ".sum(dim=-1)"], "not their sum"),
+    (
+        "masked_error",
+        [
+            "/ mask.sum(dim=1)",
+            "/ mask.sum(dim=1)).mean()",
+            "return (",
+            "return ((",
+        ],
+        "for each picture",
+    ),
+    ("colour_classes", ["LEVELS - 1)", "LEVELS)"], "no ninth level"),
+    (
+        "colour_classes",
+        ["* LEVELS).long", "* LEVELS).round().long"],
+        "don't round",
+    ),
+    (
+        "colour_classes",
+        ["(bins.shape[-1] - 1, -1, -1)", "(bins.shape[-1])"],
+        "red is the first digit",
+    ),
+    (
+        "colour_classes",
+        ["places = LEVELS **", "places = 3 **"],
+        "eight values each",
+    ),
+    (
+        "colour_classes",
+        ["(bins * places.to(bins.device)).sum(dim=-1)", "bins"],
+        "those are the three levels",
+    ),
+    (
+        "colour_classes",
+        ["(pixels * LEVELS)", "((pixels + 1) / 2 * LEVELS)"],
+        "between -1 and 1",
     ),
 ]
 

@@ -7,6 +7,8 @@ import torch
 from vitedu.budget.meta import on_meta
 from vitedu.model import ViTConfig, new_network
 from vitedu.model.encoder import Standard
+from vitedu.model.mae import MAEConfig, num_hidden
+from vitedu.model.mpp import MPPConfig
 from vitedu.model.network import NetworkConfig
 from vitedu.model.patches import Patches
 from vitedu.model.position import AddedTable, NoPosition
@@ -41,13 +43,15 @@ class Parameters(NamedTuple):
 def parameters(config: NetworkConfig) -> Parameters:
     """Count the weights of a configuration, on PyTorch's meta device.
 
-    `by_part` has a 0 for what this configuration leaves out.
+    `by_part` has a 0 for what this configuration leaves out, and what learns
+    without labels adds its own parts.
     """
     model, _ = on_meta(new_network, config)
     parts = VIT_PARTS if isinstance(config, ViTConfig) else RESNET_PARTS
     by_part = dict.fromkeys(parts, 0)
     for name, weight in model.named_parameters():
-        by_part[name.partition(".")[0]] += weight.numel()
+        part = name.partition(".")[0]
+        by_part[part] = by_part.get(part, 0) + weight.numel()
     return Parameters(sum(by_part.values()), by_part)
 
 
@@ -72,17 +76,30 @@ def macs(config: NetworkConfig) -> int:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             model(images)
         return counter.get_total_flops() // 2
-    n, t = config.num_patches, config.num_tokens
-    d, m = config.embed_dim, config.mlp_dim
+    n, t, d = config.num_patches, config.num_tokens, config.embed_dim
     p, q = config.patch_size
-    stem = n * p * q * config.in_channels * d
+    pixels = p * q * config.in_channels
+    stem = n * pixels * d
+    if isinstance(config, MAEConfig):
+        seen = t - num_hidden(n, config.mask_ratio)
+        ends = seen * d + t * pixels  # into the decoder, and out of it
+        decoder = block_macs(config.decoder, t) + ends * config.decoder_dim
+        return stem + block_macs(config, seen) + decoder
+    if isinstance(config, MPPConfig):
+        return stem + block_macs(config, t) + n * d * config.num_outputs
+    hidden = config.pre_logits or 0
+    head = d * hidden + (hidden or d) * config.num_classes
+    return stem + block_macs(config, t) + head
+
+
+def block_macs(config: ViTConfig, t: int) -> int:
+    """Multiply-adds of all blocks over t tokens."""
+    d, m = config.embed_dim, config.mlp_dim
     # q, k, v, their output; the MLP
     products = 3 if config.block.swiglu else 2
     dense = 4 * t * d * d + products * t * d * m
     attention = 2 * t * t * d  # q k^T and A v, quadratic in the tokens
-    hidden = config.pre_logits or 0
-    head = d * hidden + (hidden or d) * config.num_classes
-    return stem + config.depth * (dense + attention) + head
+    return config.depth * (dense + attention)
 
 
 def flops(config: NetworkConfig) -> int:

@@ -24,6 +24,11 @@ from vitedu.check.scale import accumulated_step, all_reduce
 from vitedu.check.scaling import bootstrap, power_law
 from vitedu.check.speed import loss_scaler
 from vitedu.check.transfer import finetune_step
+from vitedu.check.unlabelled import (
+    colour_classes,
+    masked_error,
+    random_mask,
+)
 from vitedu.check.verdict import Verdict
 from vitedu.check.vit import initialise, vit
 
@@ -37,6 +42,7 @@ __all__ = [
     "axial",
     "bootstrap",
     "box_targets",
+    "colour_classes",
     "decay_groups",
     "encoder_block",
     "finetune_step",
@@ -44,6 +50,7 @@ __all__ = [
     "layer_norm",
     "least_squares",
     "loss_scaler",
+    "masked_error",
     "mixup",
     "mlp",
     "multi_head_attention",
@@ -54,6 +61,7 @@ __all__ = [
     "power_law",
     "real_accuracy",
     "relative_bias",
+    "random_mask",
     "ridge",
     "same_or_different",
     "shuffle",

@@ -8,14 +8,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+from PIL import Image
+
 from vitedu.cli.output import Answer, Command, rows_in, say_notes, table
 from vitedu.cli.overrides import OF_WEIGHTS, load_fields, split_words
 from vitedu.cli.progress import with_progress
 from vitedu.data.dataset import left_out
 from vitedu.errors import UserError, counted
 from vitedu.evaluate.classify import check_has_classes
-from vitedu.evaluate.predict import Prediction, find_pictures, predict_all
+from vitedu.evaluate.predict import (
+    Found,
+    Prediction,
+    decoded,
+    find_pictures,
+    predict_all,
+)
 from vitedu.files import replace_file, user_path
+from vitedu.model.mae import MAE
+from vitedu.pictures import normalise
 from vitedu.train import find_device
 from vitedu.weights import load
 
@@ -32,6 +43,9 @@ def predict(options: argparse.Namespace) -> Answer:
     path = None if options.csv is None else table_path(options.csv)
     device = find_device(options.device)
     model = load(weights, device=device, **load_fields(fields))
+    if options.complete is not None:
+        drawn = user_path(options.complete)
+        return completed(model, weights, find_pictures(images), drawn)
     check_has_classes(model, weights)
     found = find_pictures(images)
     top = min(options.top, model.config.num_classes)
@@ -79,6 +93,48 @@ def printed(
         texts = (f"{name} {100 * share:.1f} %" for name, share in pairs)
         rows.append((file, ", ".join(texts)))
     return values, table(rows)
+
+
+def completed(
+    model: Any, weights: str, found: list[Found], path: Path
+) -> Answer:
+    """A picture with a row for each: covered, completed, and as it is."""
+    if not isinstance(model, MAE):
+        raise UserError(
+            "--complete needs a masked autoencoder with its decoder, such as "
+            f"mae-mnist, and {weights} is a {type(model).__name__}"
+        )
+    if path.suffix.lower() != ".png":
+        raise UserError(
+            f"--complete needs the name of a file that ends in .png, got {path}"
+        )
+    spec, rows = model.preprocess, []
+    like = next(model.parameters())
+    for _, pixels in decoded(found, spec, invert=False):
+        for each in pixels:
+            if isinstance(each, str):
+                continue
+            images = normalise(each[None], spec).to(like)
+            mask = model.draw_mask(images)
+            with torch.no_grad():
+                answer = model.complete(images, mask)
+            parts = [model.covered(images, mask), answer, images]
+            rows.append(torch.cat(parts, dim=3)[0].cpu())
+    if not rows:
+        raise UserError("none of the pictures can be read")
+    strip = torch.cat(rows, dim=1)  # (c, h * pictures, 3 * w)
+    mean, std = (torch.tensor(x).view(-1, 1, 1) for x in (spec.mean, spec.std))
+    shown = (255 * (strip * std + mean)).round().clamp(0, 255).byte()
+    file = io.BytesIO()
+    mode = shown.permute(1, 2, 0).squeeze(2).numpy()
+    Image.fromarray(mode).save(file, "PNG")
+    replace_file(path, file.getvalue())
+    values = {
+        "weights": weights,
+        "picture": str(path),
+        "num_pictures": len(rows),
+    }
+    return Answer(values, f"{counted(len(rows), 'picture')} in {path}")
 
 
 # --- the table
@@ -139,11 +195,15 @@ PREDICT = Command(
         vitedu predict ViT-Ti/16 cat.jpg dog.jpg  two photographs
         vitedu predict runs/photos album --csv album.csv
             a folder of photographs, as a table
+        vitedu predict mae-mnist five.png --complete five-completed.png
+            a digit, completed from a quarter of its patches
         vitedu predict runs/mnist-tiny-1a2b3c4d five.png --invert --top 3
             a digit written in ink
     """),
     options=rows_in("""
         --top N  how many classes of each picture are shown; 5 by default
+        --complete FILE  draw pictures with patches covered, completed by a
+            masked autoencoder, and as they are, into a .png
         --csv FILE  write a table with a row for each picture: file, class,
             probability, the other classes of --top, and why a picture can't be
             read

@@ -32,6 +32,12 @@ def report(options: argparse.Namespace) -> Answer:
                 f"{path} is missing; `vitedu train --resume {folder.path}` "
                 "goes on with the run, and writes it"
             )
+    if not config.needs_labels:
+        raise UserError(
+            f"the network in {folder.path} learned without labels, so there "
+            "are no answers to report on; curves.png shows its loss, and "
+            "`vitedu predict RUN PICTURE --complete FILE` what it can do"
+        )
     result = results.read_file(folder.result)
     device = find_device(options.device)
     run = Run(result, folder.history(), load(folder.weights, device=device))

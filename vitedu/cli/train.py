@@ -93,7 +93,7 @@ def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
             num_classes = len(class_names_of(override(config, named)))
             config = with_weights(config, weights, num_classes)
     config = override(config, fields)
-    if "model.num_classes" not in fields:
+    if config.needs_labels and "model.num_classes" not in fields:
         num_classes = len(class_names_of(config))
         if num_classes != config.model.num_classes:
             model = replace(config.model, num_classes=num_classes)
@@ -171,10 +171,13 @@ def trained(
         return Answer(values, f"{text}{out}", code)
     if is_first and begun is None:
         say(f"this run in {out} was already finished; --fresh repeats it")
-    test_accuracy = run.result["metrics"]["test_accuracy"]["value"]
-    data = run.result["dataset"]
+    metrics, data = run.result["metrics"], run.result["dataset"]
+    if config.needs_labels:
+        found = f"test accuracy {metrics['test_accuracy']['value']:.2f} %"
+    else:
+        found = f"test loss {metrics['test_loss']['value']:.4g}"
     text = (
-        f"test accuracy {test_accuracy:.2f} % on "
+        f"{found} on "
         f"{counted(data['num_test'], 'image')} of {data['name']}, "
         f"{run.result['wall_seconds']:.0f} s of training\n"
         f"weights: {folder.weights}"

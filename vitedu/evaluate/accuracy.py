@@ -3,10 +3,11 @@
 `accuracy(model, "photos/val").accuracy`  # percent
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitedu.data.feed.loader import yields_batches
 from vitedu.data.feed.source import explain_killed_workers
@@ -123,6 +124,19 @@ def accuracy(
         num_images - int(num_answered),
         int(num_top_5) if has_top_5 else None,
     )
+
+
+@torch.no_grad()
+def mean_loss(
+    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]
+) -> Evaluation:
+    """The loss of a network that learns without labels; none is correct."""
+    loss_sum, num_images = 0.0, 0
+    with evaluating(model):
+        for images, _ in batches:
+            loss_sum += float(model(images).double().sum())
+            num_images += len(images)
+    return Evaluation(0, loss_sum, num_images, "own")
 
 
 def all_logits(

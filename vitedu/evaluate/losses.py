@@ -82,6 +82,11 @@ def balanced_weights(labels: Tensor, num_classes: int) -> Tensor:
     return len(labels) / (num_seen * counts.clamp(min=1).float())
 
 
+def own_loss(losses: Tensor, labels: Tensor) -> Tensor:
+    """The sum of losses (b,), which a network computed without labels."""
+    return losses.sum()
+
+
 LOSSES: dict[str, Loss] = {
     "softmax": softmax_cross_entropy,
     "sigmoid": sigmoid_cross_entropy,

@@ -1,4 +1,4 @@
-"""Either kind of network: from a name, JSON or a configuration."""
+"""Any kind of network: from a name, JSON or a configuration."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -11,22 +11,29 @@ from vitedu.model.config import (
     named_fields,
     vit_config,
 )
+from vitedu.model.mae import MAE, MAEConfig
+from vitedu.model.mpp import MPP, MPPConfig
 from vitedu.model.resnet import RESNETS, ResNet, ResNetConfig, resnet_config
 from vitedu.model.vit import ViT
 
 Network: TypeAlias = ViT | ResNet
 NetworkConfig: TypeAlias = ViTConfig | ResNetConfig
 
+# by a field that no other configuration has
+KINDS = {"family": ResNetConfig, "decoder_dim": MAEConfig, "target": MPPConfig}
+NETWORKS = {ResNetConfig: ResNet, MAEConfig: MAE, MPPConfig: MPP}
+
 
 def new_network(config: NetworkConfig) -> Any:
     """The network of a configuration, with initial weights."""
-    return ResNet(config) if isinstance(config, ResNetConfig) else ViT(config)
+    return NETWORKS.get(type(config), ViT)(config)
 
 
 def network_config(values: Any) -> NetworkConfig:
-    """What `to_json` of either kind wrote. UserError: a field is wrong."""
-    is_resnet = isinstance(values, Mapping) and "family" in values
-    return (ResNetConfig if is_resnet else ViTConfig).from_json(values)
+    """What `to_json` of any kind wrote. UserError: a field is wrong."""
+    names = values if isinstance(values, Mapping) else ()
+    kinds = [kind for name, kind in KINDS.items() if name in names]
+    return (kinds or [ViTConfig])[0].from_json(values)
 
 
 def network_config_of(name: str, **fields: Any) -> NetworkConfig:

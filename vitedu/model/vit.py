@@ -75,7 +75,10 @@ class ViT(Classifier):
         pos_embed = self.pos_embed
         if self.takes_any_size:
             pos_embed = self._fit_positions(images.shape[-2:])
-        x = self.patch_embed(images)  # (b, n, d)
+        return self.place(self.patch_embed(images), pos_embed)
+
+    def place(self, x: Tensor, pos_embed: Any) -> Tensor:
+        """(b, n, d) -> (b, t, d): the tokens before the patches, positions."""
         for prefix in (self.reg_token, self.cls_token):
             if prefix is not None:
                 x = torch.cat([prefix.expand(x.shape[0], -1, -1), x], 1)

@@ -25,6 +25,7 @@ from vitedu.fields import (
 from vitedu.model import ViTConfig, network_config
 from vitedu.model.classifier import LossName
 from vitedu.model.config import SEAMS, seam_from_json
+from vitedu.model.mae import UnlabelledConfig
 from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
 
@@ -61,6 +62,9 @@ MAY_DIFFER = (
 # Fields newer than the naming of runs by digest: left out of it at their
 # defaults, so that the folders of older runs are still found.
 LATER = ("weights", "keep", "given", "freeze", "class_weights", "patience")
+# what a run without labels can't do
+OF_LABELS = ("validation", "mixup", "cutmix", "label_smoothing")
+OF_LABELS += ("class_weights",)
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,18 @@ class TrainConfig:
                 "add the decay to the gradient, which Adam then rescales; use "
                 "optimizer=adamw"
             )
+
+        for name in () if self.needs_labels else OF_LABELS:
+            if value := getattr(self, name):
+                raise UserError(
+                    f"{name}={value} needs labels, and this network learns "
+                    "without; leave it out"
+                )
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the network learns from labels, or from pictures alone."""
+        return not isinstance(self.model, UnlabelledConfig)
 
     @property
     def starts_trained(self) -> bool:

@@ -63,7 +63,8 @@ def open_sources(
             "them out"
         )
     dataset = open_data(config, given)
-    _check_classes(dataset, config)
+    if config.needs_labels:
+        _check_classes(dataset, config)
     augment = given.augment
     if augment is None and not config.augment.is_off:
         augment = config.augment
@@ -173,7 +174,8 @@ def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
 
 def _in_memory(config: TrainConfig) -> Dataset:
     """A named set, drawn shapes or FILE.npz; of `max_images` the first ones."""
-    num_classes, count = config.model.num_classes, config.max_images
+    # without labels, pictures of any classes will do
+    num_classes, count = config.model.num_classes or 10, config.max_images
     dataset = load_dataset(
         config.dataset,
         data=config.data,

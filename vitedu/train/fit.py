@@ -223,7 +223,8 @@ def fit(
             f"stopped at step {state.step:,} of {state.num_steps:,} and saved "
             f"in {out}; the same line goes on"
         )
-    if folder is not None and processes.is_first and not is_stopped:
+    is_told = not is_stopped and config.needs_labels
+    if folder is not None and processes.is_first and is_told:
         draw_page(run, folder, sources.test, should_stop)
     return run
 

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from vitedu import results
 from vitedu.data import Source
 from vitedu.evaluate import Evaluation, Prediction, accuracy, predict
+from vitedu.evaluate.accuracy import mean_loss
 from vitedu.model import ViT
+from vitedu.model.mae import MAE
 from vitedu.pictures import Picture
 from vitedu.train.data import Sources
 from vitedu.train.processes import SINGLE, Processes
@@ -159,8 +161,13 @@ class Journal:
         self.record(line, speed)
 
     def numbers(self, part: str, measured: Evaluation) -> dict[str, float]:
-        """{part}_accuracy and {part}_loss; a note if the loss isn't finite."""
-        found = {f"{part}_accuracy": measured.accuracy}
+        """{part}_accuracy and {part}_loss; a note if the loss isn't finite.
+
+        Without labels there is no accuracy.
+        """
+        found = {}
+        if self.state.config.needs_labels:
+            found[f"{part}_accuracy"] = measured.accuracy
         if math.isfinite(measured.loss):
             return found | {f"{part}_loss": measured.loss}
         self.note(
@@ -233,8 +240,10 @@ class Journal:
         if test is not None:
             names = "validation_accuracy", "validation_loss"
             numbers = {name: chosen[name] for name in names if name in chosen}
-            numbers |= self.numbers("test", test)
-            self.record({"step": state.step, "test_accuracy": test.accuracy})
+            found = self.numbers("test", test)
+            numbers |= found
+            # the accuracy, or without labels the loss
+            self.record({"step": state.step} | dict([*found.items()][:1]))
         notes = [line["note"] for line in self.history if "note" in line]
         if is_best:
             notes.append(
@@ -249,7 +258,10 @@ class Journal:
             "command": command,
             "config": config.to_json(),
             "tier": config.tier,
-            "metrics": {x: metric(x, numbers[x]) for x in numbers},
+            "metrics": {
+                x: metric(x, numbers[x], loss_unit(state.network))
+                for x in numbers
+            },
             "seeds": [config.seed],
             "dataset": self.sources.record(),
             "facts": facts(state, self.sources, self.processes.world_size),
@@ -262,8 +274,13 @@ class Journal:
         }
 
 
-def metric(name: str, value: float) -> dict[str, Any]:
-    unit = "nats" if name.endswith("_loss") else "percent"
+def loss_unit(network: nn.Module) -> str:
+    """Cross-entropy is in nats; a masked autoencoder's loss isn't one."""
+    return "mean squared error" if isinstance(network, MAE) else "nats"
+
+
+def metric(name: str, value: float, of_loss: str) -> dict[str, Any]:
+    unit = of_loss if name.endswith("_loss") else "percent"
     return {"value": value, "unit": unit, "per_seed": [value]}
 
 
@@ -332,9 +349,11 @@ def evaluate(
         network.load_state_dict(state.ema.average)
     # to compile for float32 and for each size would take longer than it saves
     with uncompiled(config.compile):
-        share = accuracy(
-            network, until(batches, should_stop), loss=state.plain_loss
-        )
+        seen = until(batches, should_stop)
+        if config.needs_labels:
+            share = accuracy(network, seen, loss=state.plain_loss)
+        else:
+            share = mean_loss(network, seen)
     if own is not None:
         network.load_state_dict(own)
     correct, loss_sum, num_images, unanswered = processes.total(

@@ -29,6 +29,7 @@ from vitedu.evaluate.losses import GivenLoss, Loss, balanced_weights
 from vitedu.files import user_path
 from vitedu.model import Classifier, ViTConfig, new_network
 from vitedu.model.classifier import LossName
+from vitedu.model.mae import Unlabelled
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
 from vitedu.train.optimizer import MovingAverage, freeze, optimizer_of
@@ -256,10 +257,16 @@ def free_fields(wanted: ViTConfig) -> dict[str, Any]:
 
 
 def load_to_train(weights: str, **overrides: Any) -> Network:
-    """`vitedu.load` without its warning about a zero head."""
+    """`vitedu.load` without its warning about a zero head.
+
+    Of what learned without labels, the ViT inside.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*its head is all zeros")
-        return load(weights, **overrides)
+        model = load(weights, **overrides)
+        if isinstance(model, Unlabelled):
+            model = load(weights, num_classes=0, **overrides)
+        return model
 
 
 def run_classes(
@@ -368,6 +375,8 @@ def build_state(
 ) -> TrainState:
     """The state before the first step; a given model is trained itself."""
     named = tuple(getattr(train, "class_names", ()))
+    if not config.needs_labels:
+        named = ()
     model, loss = given.model, given.loss
     if model is None:
         model, notes = build_model(config, named)
@@ -379,8 +388,11 @@ def build_state(
             "the data do not name their classes, so they are taken for the "
             f"model's: {few(class_names)}"
         )
-    weights, uneven = balance(config, train, class_names or named)
-    notes += uneven
+    weights = None
+    if config.needs_labels:
+        weights, uneven = balance(config, train, class_names or named)
+        notes += uneven
+    model.preprocess = config.preprocess
     frozen = freeze(model, config.freeze)
     model = model.to(device)
     if config.activation_checkpointing:

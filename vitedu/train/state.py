@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vitedu.evaluate.losses import LOSSES, GivenLoss, Loss
+from vitedu.evaluate.losses import LOSSES, GivenLoss, Loss, own_loss
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
@@ -45,6 +45,8 @@ class TrainState:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if not self.config.needs_labels:
+            self.loss = own_loss
         self.plain_loss = self.loss or LOSSES[self.config.loss]
         if self.loss is None:
             self.loss = build_loss(self.config, self.class_weights)

@@ -18,7 +18,7 @@ class StepResult(NamedTuple):
     """Sums and counts of a step, left on the device: reading would wait."""
 
     loss_sum: Tensor
-    correct: Tensor | None  # None where labels are soft
+    correct: Tensor | None  # None where labels are soft or not needed
     num_images: int
     grad_norm: Tensor | None  # before clipping; None where nothing is clipped
 
@@ -44,7 +44,8 @@ def train_step(
     # the last of an epoch: to compile for it would take longer than it saves
     is_short = config.compile and num_images < config.batch_size
     set_lr(state.optimizer, state.schedule(state.step))
-    loss_sum, correct = 0.0, None if labels.ndim == 2 else 0
+    has_classes = labels.ndim == 1 and config.needs_labels
+    loss_sum, correct = 0.0, 0 if has_classes else None
     for x, y in processes.micro_batches(
         state.model, batch, config.micro_batch_size, num_images
     ):

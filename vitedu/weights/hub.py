@@ -19,6 +19,7 @@ BESIDE = ("config.json", "preprocessor_config.json")
 # tools/embed_model.py say where the third comes from.
 EMBEDDED = {
     "mnist-tiny": Path(__file__).with_name("mnist-tiny.safetensors"),
+    "mae-mnist": Path(__file__).with_name("mae-mnist.safetensors"),
     "shapes-small": Path(__file__).with_name("shapes-small.safetensors"),
     "ViT-Ti/16": Path(__file__).with_name("vit-ti-16.safetensors"),
 }

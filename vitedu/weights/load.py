@@ -24,6 +24,7 @@ from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
 from vitedu.model.classifier import LoadReport, Usage
 from vitedu.model.config import ViTFields
+from vitedu.model.mae import UnlabelledConfig
 from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
 from vitedu.model.resnet import PoolPadding
@@ -118,7 +119,8 @@ def load(
     configuration; some answer what a file cannot say. Another `image_size`
     resizes the positions. Another `num_classes` replaces the head by zeros; 0
     removes it, so that the model gives features. The pre-logits layer goes with
-    the old head, unless `pre_logits` names its width.
+    the old head, unless `pre_logits` names its width. What learned without
+    labels is an MAE or an MPP, and with `num_classes` the ViT inside it.
 
     It warns about a head of zeros, about a number of heads that is guessed from
     the width, and about preprocessing that is contradicted or stated nowhere.
@@ -130,6 +132,8 @@ def load(
     given = normalised({**overrides})
     answers = {name: given[name] for name in ANSWERS if name in given}
     stored = read_checkpoint(source, ignore=ignore, **answers)
+    if "num_classes" in given:
+        stored = stored._replace(checkpoint=classifying(stored.checkpoint))
     path, before = stored.path, stored.checkpoint
     config = overridden(stored, given)
     model = empty_model(stored, config)
@@ -263,6 +267,20 @@ def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
 
 
 # --- from a Checkpoint to a model
+
+
+def classifying(checkpoint: Checkpoint) -> Checkpoint:
+    """The ViT inside of what learned without labels; any other as it is."""
+    config = checkpoint.config
+    if not isinstance(config, UnlabelledConfig):
+        return checkpoint
+    network, _ = on_meta(new_network, config.encoder)
+    state, names = checkpoint.state_dict, network.state_dict()
+    return checkpoint._replace(
+        config=config.encoder,
+        state_dict={name: state[name] for name in names},
+        dropped=(*checkpoint.dropped, *(x for x in state if x not in names)),
+    )
 
 
 def normalised(overrides: dict[str, Any]) -> dict[str, Any]:

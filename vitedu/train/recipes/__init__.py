@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vitedu.errors import UserError, did_you_mean
 from vitedu.train.config import TIERS, TrainConfig
-from vitedu.train.recipes import imagenet, small, transfer
+from vitedu.train.recipes import imagenet, small, transfer, unlabelled
 
 RECIPES: dict[str, Callable[..., TrainConfig]] = {
     "mnist-seed": small.mnist_seed,
@@ -18,6 +18,11 @@ RECIPES: dict[str, Callable[..., TrainConfig]] = {
     "shapes-small": small.shapes_small,
     "cifar10-scratch": small.cifar10_scratch,
     "cifar10-finetune": transfer.cifar10_finetune,
+    "mae-mnist": unlabelled.mae_mnist,
+    "mpp-mnist": unlabelled.mpp_mnist,
+    "mae-shapes": unlabelled.mae_shapes,
+    "mae-cifar10": unlabelled.mae_cifar10,
+    "mpp-cifar10": unlabelled.mpp_cifar10,
     "finetune": transfer.finetune,
     "ants-bees": transfer.ants_bees,
     "trashnet": transfer.trashnet,

@@ -4,10 +4,13 @@
 """
 
 import re
+from dataclasses import fields
 
 from torch import Tensor
 
-from vitedu.weights.mapping import with_register_rows
+from vitedu.model import ViTConfig
+from vitedu.model.mae import MAEConfig
+from vitedu.weights.mapping import depth_in, with_register_rows
 
 # Ways of training whose files hold more than the network: what stands in front
 # of the network's own names, and what is left out
@@ -34,6 +37,13 @@ AUTHORS = {
 FAMILIES = re.compile(r"(?:^|[_-])(deit|dino|mae|moco)")
 
 
+COMPLETES = (
+    "its decoder is taken for one of pixels as they are, as in the files that "
+    "Facebook's authors draw with; if it learned normalised ones, give "
+    "normalised=True"
+)
+
+
 def by_timm(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
     """DINOv2's arrays as timm calls them, where its authors don't."""
     registers, table = arrays.get("register_tokens"), arrays.get("pos_embed")
@@ -48,3 +58,16 @@ def by_timm(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
 def family_of(name: str) -> str | None:
     found = FAMILIES.search(name)
     return found and found[1]
+
+
+def with_decoder(config: ViTConfig, decoder: dict[str, Tensor]) -> MAEConfig:
+    """The configuration of a masked autoencoder; its heads are 32 wide."""
+    width = decoder["mask_token"].shape[-1]
+    names = {x.name: getattr(config, x.name) for x in fields(ViTConfig)}
+    return MAEConfig(
+        **names,
+        decoder_dim=width,
+        decoder_depth=depth_in(decoder, r"decoder_blocks\."),
+        decoder_heads=max(width // 32, 1),
+        normalised=False,
+    )

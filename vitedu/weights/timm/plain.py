@@ -35,7 +35,13 @@ from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata, NetworkConfig
 from vitedu.weights.mapping import Mapped, Row
 from vitedu.weights.timm import eva
-from vitedu.weights.timm.families import AROUND, by_timm, family_of
+from vitedu.weights.timm.families import (
+    AROUND,
+    COMPLETES,
+    by_timm,
+    family_of,
+    with_decoder,
+)
 
 VIT = ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight")
 # a ViT or a hybrid, and a ResNetV2
@@ -87,7 +93,7 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
     method = "mae" if is_resnet else [*AROUND][found]
     prefix, pattern, parts = AROUND[method]
     dropped = tuple(name for name in arrays if re.match(pattern, name))
-    trained_by = method if dropped else family_of(metadata.name)
+    trained_by, whole = method if dropped else family_of(metadata.name), arrays
     if {*dropped} - {"mask_token"} and not metadata.config:
         metadata = replace(metadata, name="")
     arrays = by_timm({k: v for k, v in arrays.items() if k not in dropped})
@@ -106,6 +112,11 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
         )
     else:
         config, doubts = vit_config_in(mapped, metadata, trained_by)
+    if "decoder_pred.weight" in dropped:
+        decoder = {name: whole[name] for name in dropped}
+        config, state = with_decoder(config, decoder), state | decoder
+        dropped, notes = (), (COMPLETES,)
+        mapped = mapped._replace(state=state)
     mapping.check_complete(mapped, config)
     if config.has_resnet:
         kind, moved = ("BiT", "1e-5") if is_resnet else ("hybrids", "5e-4")

@@ -1,0 +1,735 @@
+# %% [markdown] tags=["links", "remove-cell"]
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · half a minute of computing on a laptop, no GPU needed
+
+# %% tags=["setup", "remove-cell"]
+import vitedu
+
+# %% [markdown]
+# # Without labels
+#
+# Every network in this book so far had a teacher. For each picture, somebody had written
+# down what it shows. This one has never been told anything. It has looked at 60,000
+# handwritten digits, each time with three quarters of the picture covered, and guessed
+# what was underneath.
+#
+# Here are eight digits that it has never seen. We cover 37 of their 49 patches, and ask.
+# (The folded cells load our small network as `model`, and draw.)
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+import os
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+torch.set_num_threads(1)
+TIER = os.environ.get("VITEDU_TIER", "cpu")
+print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+from vitedu import figures, results
+from vitedu.data import load_dataset, photo
+from vitedu.figures.chapters import unlabelled
+from vitedu.model import patchify, unpatchify
+from vitedu.model.mae import num_hidden, random_mask
+from vitedu.model.mpp import LEVELS
+
+result = results.read("unlabelled")
+record = result["metrics"]
+model = vitedu.load("mae-mnist")
+data = load_dataset("digits")
+
+
+def in_range(pixels):
+    """Pixels from 0..255, as in files, to -1..1, as the network has them."""
+    return pixels / 127.5 - 1
+
+
+def shown(images):
+    """Back to 0 to 1, for drawing."""
+    return ((images + 1) / 2).clamp(0, 1)
+
+
+first = [data.test.labels.tolist().index(k) for k in (0, 2, 3, 4, 5, 6, 8, 9)]
+digits = in_range(data.test.images[first])  # (8, 1, 28, 28)
+
+# %%
+torch.manual_seed(1)
+mask = random_mask(8, 49, share=0.75)
+with torch.no_grad():
+    completed = model.complete(digits, mask)
+
+# %% tags=["hide-input"]
+figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
+
+# %% [markdown]
+# It's blurred. The 0 comes out well, four or five others you can guess, and of the 9 there's
+# only a grey cloud. But look at what the network had to go on. To get even that far from a
+# few scraps of ink, you have to know something about digits: where strokes go on, and how
+# far. Nobody told it that.
+#
+# **What can a network learn from pictures alone, and what is that worth once a few labels
+# come along?**
+#
+# ## Hide three quarters
+#
+# We hide the same number of patches in every picture, so that what's left still fits into
+# one tensor. How do you pick 37 of 49 at random? Deal out random numbers, and hide those
+# with the lowest. One `argsort` says *which patch* has the lowest number, which the second,
+# and so on. A second `argsort` turns that around, and gives each patch its rank.
+#
+# **Take a pencil.** Four patches draw the numbers 0.7, 0.1, 0.9 and 0.4. Write down the
+# first argsort, then the argsort of that, and the mask for a share of ½.
+
+# %%
+noise = torch.tensor([0.7, 0.1, 0.9, 0.4])
+noise.argsort(), noise.argsort().argsort(), noise.argsort().argsort() < 2
+
+
+# %% [markdown]
+# For many pictures at once it looks the same. (`num_hidden` does the rounding: a quarter of
+# 49 is 12.25, so twelve patches stay.)
+
+
+# %% tags=["teaches"]
+def random_mask(
+    num_images: int,
+    num_patches: int,
+    share: float,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """(b, n) booleans, True where a patch is hidden: as many in each image."""
+    noise = torch.rand(num_images, num_patches, generator=generator)
+    ranks = noise.argsort(dim=1).argsort(dim=1)
+    return ranks < num_hidden(num_patches, share)
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+from vitedu.model import mae as package
+
+one, two = (torch.Generator().manual_seed(5) for _ in range(2))
+ours = random_mask(6, 49, 0.75, one)
+assert torch.equal(ours, package.random_mask(6, 49, 0.75, two))
+assert ours.sum(dim=1).tolist() == [37] * 6 and len(ours.unique(dim=0)) == 6
+print("check: 37 of 49 are hidden, in each picture others")
+
+# %% [markdown]
+# ## An encoder that sees a quarter
+#
+# Now comes the idea that makes a *masked autoencoder* cheap (MAE, [He et al.
+# 2022](https://arxiv.org/abs/2111.06377)). You might put a blank in the place of every
+# hidden patch. Instead, hidden patches are simply left out. The encoder is the ViT that
+# you know, and all it gets is twelve tokens instead of 49:
+
+# %%
+tokens = model.embed(digits)  # (8, 49, 64), positions already added
+visible = tokens[~mask].unflatten(0, (8, 12))  # (8, 12, 64)
+z = model.norm(model.blocks(visible))  # (8, 12, 64)
+z.shape
+
+# %% [markdown] tags=["predict"]
+# A ViT doesn't mind: attention takes any number of tokens. **How much of the blocks' work
+# is left, when three quarters of the tokens are gone?**
+#
+# * about half
+# * a little less than a quarter
+# * about a sixteenth
+
+# %% tags=["nbval-check-output", "hide-input"]
+from vitedu.budget.operations import block_macs
+
+whole, quarter = (block_macs(model.config, t) for t in (49, 12))
+assert 1 / 16 < quarter / whole < 1 / 4
+print(f"{quarter / whole:.0%} of the multiply-adds")
+
+# %% [markdown]
+# The dense layers treat each token by itself, so they cost a quarter. Attention compares
+# pairs, and of the pairs only a sixteenth is left, but with 49 tokens it's a small part
+# of the sum. He et al. train up to a ViT-H this way.
+#
+# ## A decoder that fills in the rest
+#
+# Twelve tokens have to become 49 patches. So we need something in the empty places: one
+# learned vector, the *mask token*, the same for each of them. How does it know which
+# place it's in? From its position, added once more. Then come a few small blocks (ours is
+# a single one, and its tokens have 48 numbers instead of 64), and a linear map from each
+# token to the pixels of its patch.
+
+# %%
+everywhere = model.mask_token.repeat(8, 49, 1)  # (8, 49, 48)
+everywhere[~mask] = model.decoder_embed(z).flatten(0, 1)
+everywhere = everywhere + model.decoder_pos_embed()
+found = model.decoder_pred(
+    model.decoder_norm(model.decoder_blocks(everywhere))
+)  # (8, 49, 16)
+
+# %% tags=["nbval-check-output", "hide-cell"]
+pixels = patchify(digits, 4)
+mixed = torch.where(mask[..., None], found, pixels)
+assert torch.allclose(unpatchify(mixed, 4, (7, 7)), completed, atol=1e-5)
+print("check: step by step, it's what model.complete does")
+
+
+# %% [markdown]
+# The encoder never meets a mask token, and the decoder is thrown away after training.
+# That's why people call the pair *asymmetric*: a large network that understands, and a
+# small one that paints.
+#
+# What's a good answer? One whose pixels are close to the true ones. Call the set of
+# hidden patches $\mathcal{H}$, their true pixels $\mathbf{x}_i$ and the answers
+# $\hat{\mathbf{x}}_i$, and let a patch have $P^2 C$ numbers. The loss is the mean squared
+# error,
+#
+# $$ \ell = \frac{1}{|\mathcal{H}|} \sum_{i \in \mathcal{H}} \frac{1}{P^2 C}
+# \lVert \hat{\mathbf{x}}_i - \mathbf{x}_i \rVert^2 . $$
+#
+# Only hidden patches count. The others were given away.
+
+
+# %% tags=["teaches"]
+def masked_error(found: Tensor, pixels: Tensor, mask: Tensor) -> Tensor:
+    """Mean squared error of the hidden patches: (b, n, d) twice -> (b,)."""
+    errors = (found - pixels).square().mean(dim=-1)  # (b, n)
+    return (errors * mask).sum(dim=1) / mask.sum(dim=1)
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert torch.allclose(masked_error(found, pixels, mask), model(digits, mask))
+assert torch.equal(masked_error(pixels, pixels, mask), torch.zeros(8))
+print("check: the loss is the package's, and 0 for a perfect answer")
+
+# %% [markdown]
+# That's all there is to training: cover, guess, compare. Here's how it went for our
+# network. The dotted line is what you get if you always answer the mean of all digits.
+
+# %% tags=["hide-input"]
+train = in_range(data.train.images)
+guess = (train - train.mean(dim=0)).square().mean().item()
+run = result["config"]["pretraining"]["mae-mnist"]
+figures.show(*unlabelled.losses(run["curve"], guess))
+
+
+# %% [markdown]
+# It needs over two hundred steps to get there: bright in the middle, dark at the rim,
+# whatever it's shown. Only then does it find out that twelve scraps of ink say something
+# about the rest.
+#
+# ## Does the order matter?
+#
+# In our code positions are added first, then patches are hidden. You could do it the other
+# way round, and save a few additions:
+
+
+# %%
+def hide_first(images, mask):
+    """Hides patches, and then adds positions."""
+    visible = model.patch_embed(images)[~mask].unflatten(0, (len(images), 12))
+    visible = visible + model.pos_embed()[:, :12]
+    return model.norm(model.blocks(visible))
+
+
+# %% [markdown]
+# Shapes fit, and nothing complains. Let's try it. Take the twelve visible patches of one
+# digit, and lay them out in other places.
+
+# %% tags=["hide-input"]
+pieces = patchify(digits, 4)[1][~mask[1]]  # (12, 16)
+elsewhere = random_mask(1, 49, 0.75, torch.Generator().manual_seed(8))
+moved = torch.full((1, 49, 16), -1.0)
+moved[~elsewhere] = pieces
+moved = unpatchify(moved, 4, (7, 7))
+both = torch.cat([digits[1:2], moved]), torch.cat([mask[1:2], elsewhere])
+figures.show(*unlabelled.scraps(shown(both[0]), both[1]))
+
+# %% [markdown] tags=["predict"]
+# That's a different picture. **How much do the tokens of `hide_first` change?**
+#
+# * not at all
+# * a little: attention notices the neighbours
+# * completely
+
+# %% tags=["failure"]
+with torch.no_grad():
+    change = {
+        "positions first": model.encode(*both),
+        "hidden first": hide_first(*both),
+    }
+for name, (one, other) in change.items():
+    print(f"{name:15} tokens change by up to {(one - other).abs().max():.1f}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+one, other = change["hidden first"]
+assert torch.allclose(one, other, atol=1e-5)
+one, other = change["positions first"]
+assert (one - other).abs().max() > 0.5
+print("check: hidden first, the encoder can't tell where its patches were")
+
+# %% [markdown]
+# Not at all. The first patch that's left always gets the table's first row, the next one
+# the second, wherever they come from. So as long as their order stays, the two pictures
+# are the same to the encoder: it knows what's on its scraps, and not where they were. No
+# error tells you. Only a test like this one does.
+#
+# ## A perfect answer that looks broken
+#
+# The next mistake is one of looking. Many people train with *normalised* pixels: in every
+# patch, subtract the mean of its pixels and divide by their standard deviation. The loss
+# then asks for edges instead of brightness, and He et al. find the features better for
+# it. But what do you see if you draw the answer? Let's not even use a network. This is
+# the *perfect* answer:
+
+# %%
+variance, mean = torch.var_mean(pixels, dim=-1, keepdim=True)
+perfect = (pixels - mean) / (variance + 1e-6).sqrt()
+
+# %% tags=["failure", "hide-input"]
+rows = {
+    "perfect": shown(unpatchify(perfect, 4, (7, 7))),
+    "true": shown(digits),
+}
+figures.show(*unlabelled.targets(rows))
+
+
+# %% [markdown]
+# A perfect network would look broken. So you undo it: times the deviation, plus the mean.
+# But of *which* patch? The hidden one, whose mean the network was never asked for. You
+# have to take it from the true picture, and now your reconstruction has the right
+# brightness everywhere, whatever the network says. In one popular repository it took [an
+# issue](https://github.com/pengzhiliang/MAE-pytorch/issues/40) to point that out. That's
+# why ours, whose pictures you look at, learned plain pixels.
+#
+# ## The paper's own way
+#
+# The ViT paper tried this a year earlier, in a paragraph of its appendix, and called it
+# *masked patch prediction*. It follows BERT, which learned language by filling in missing
+# words. Half of the patches are spoilt *after* the linear embedding. Of these,
+#
+# * 80% become a learned mask token,
+# * 10% become another patch of the same picture,
+# * 10% stay as they are, though the network doesn't know which.
+#
+# Why keep any? Without them, wherever the network is asked and finds no mask token, it
+# finds a wrong patch. It would learn not to believe its eyes. Later, with labels, there
+# are no mask tokens, and its eyes are all it has.
+#
+# The encoder sees all places, spoilt or not, and there's no decoder. And instead of
+# pixels, a linear head has to name one colour for each spoilt patch: its mean colour,
+# with three bits for each of red, green and blue.
+#
+# Three bits are eight levels. So a colour has $8 \cdot 8 \cdot 8 = 512$ classes, and the
+# question becomes the one you know: which class is it?
+
+
+# %% tags=["teaches"]
+def colour_classes(pixels: Tensor) -> Tensor:
+    """Colours in [0, 1], (..., c) -> their classes, c digits of 3 bits each."""
+    bins = (pixels * LEVELS).long().clamp(0, LEVELS - 1)
+    places = LEVELS ** torch.arange(bins.shape[-1] - 1, -1, -1)
+    return (bins * places.to(bins.device)).sum(dim=-1)
+
+
+# %% tags=["hide-input"]
+cup = vitedu.preprocess(vitedu.load("ViT-Ti/16"), photo("coffee"))  # -1 to 1
+means = F.avg_pool2d(cup, 16).permute(0, 2, 3, 1)  # (1, 14, 14, 3)
+asked = colour_classes((means + 1) / 2)[0]
+figures.show(*unlabelled.mosaic(shown(cup)[0], asked))
+
+# %% [markdown]
+# On the right is all that a network is asked for: a little question for each patch, with
+# 512 possible answers (`LEVELS` is 8). To get them right in the middle of the saucer, a
+# look at the neighbours is enough. At its rim you have to know where a saucer ends.
+#
+# One more mistake, and it's the most flattering one in this book. `colour_classes` wants
+# pixels between 0 and 1. Ours are between −1 and 1, as the network likes them. What if
+# you forget? And what if you divide by 255, and somebody before you already has?
+
+# %%
+grey = F.avg_pool2d(train, 4).permute(0, 2, 3, 1)  # (2500, 7, 7, 1), -1 to 1
+careful = colour_classes((grey + 1) / 2)
+careless = colour_classes(grey)
+twice = colour_classes((grey + 1) / 2 / 255)
+
+# %% tags=["failure", "hide-input"]
+ways = {"0 to 1": careful, "-1 to 1": careless, "/ 255 twice": twice}
+for name, classes in ways.items():
+    counts = classes.flatten().bincount(minlength=8)
+    shares = counts / counts.sum()
+    loss = -(shares * shares.clamp(min=1e-9).log()).sum()
+    print(
+        f"{name:12} commonest class {shares.max():.0%}, "
+        f"loss of a constant answer {loss.abs():.2f}"
+    )
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert torch.equal(colour_classes(torch.ones(2, 3)), torch.tensor([511, 511]))
+assert (careless == 0).double().mean() > 0.9 > (careful == 0).double().mean()
+assert not twice.any()
+print("check: from -1 to 1, more than nine labels in ten are the same")
+
+# %% [markdown]
+# (Digits are grey, so here there are eight classes instead of 512.) Between −1 and 1,
+# everything darker than the middle lands in the lowest class. Divided twice, everything
+# does, and a network that always says *dark* has a loss of 0 and is always right. When a
+# loss gets very low very quickly, look at the labels.
+#
+# ## What it buys
+#
+# Now for the second half of our question. We've trained both, MAE and masked patch
+# prediction (MPP), on the 60,000 training digits of MNIST without labels, for the same
+# number of multiply-adds: MAE took twelve minutes on one core. It saw more than twice as
+# many pictures for them, because each costs it less.
+
+# %% [markdown] tags=["predict"]
+# Then come labels, but only for a thousand of the digits, a hundred of each. We try two
+# things. We freeze the network and fit a linear classifier on its features, as in
+# [chapter 13](13_few_shot.ipynb). Or we fine-tune all of it, with a rate chosen for each
+# start on held-out digits. Each time we do the same with a network that wasn't
+# pretrained, and count how many more points of accuracy MAE gets. **Where will
+# pretraining help most?**
+#
+# * frozen features: they're all that the classifier has
+# * fine-tuning: there everything can adapt
+# * nowhere: a thousand labels are enough for digits
+
+# %% tags=["hide-input"]
+figures.show(*unlabelled.bought(record, result["config"]["held_out_by_rate"]))
+
+# %% tags=["hide-input"]
+print(f"{'right on 5,000 new digits (%)':38}  mean   ± error   its own 1,000")
+NAMES = {
+    "probe/pixels": "linear probe on the pixels",
+    "probe/scratch": "on features of an untrained network",
+    "probe/mpp-mnist": "on features of MPP",
+    "probe/mae-mnist": "on features of MAE",
+    "tuned/scratch": "from scratch",
+    "tuned/scratch, longer": "from scratch, three times as long",
+    "tuned/mpp-mnist": "MPP, then fine-tuned",
+    "tuned/mae-mnist": "MAE, then fine-tuned",
+}
+for name, words in NAMES.items():
+    each = record[name]
+    values = torch.tensor(each["per_seed"])
+    error = values.std().item() / len(values) ** 0.5
+    line = f"{words:38}{values.mean():6.1f}{error:10.1f}"
+    if "train_per_seed" in each:
+        line += f"{sum(each['train_per_seed']) / len(values):15.1f}"
+    print(line)
+
+# %% [markdown]
+# Fine-tuning: from scratch 44.2%, from MAE 84.9%, so that's some forty points, against
+# 27 for frozen features. All are means of three draws of the thousand digits, on the same
+# new ones. (On the right of the figure, rates were compared with one draw and other
+# held-out digits. All three peak inside.)
+#
+# Now look at the left panel. With a single labelled digit of each kind, MAE's features
+# already get nearly half of the new digits right, and pixels only a third. So it has
+# found out by itself, to some degree, what makes two pictures alike. But from five of
+# each on, you can't tell them from plain pixels. A few minutes of pretraining don't make
+# great frozen features.
+#
+# Is fine-tuning magic? No, a head start. From scratch the network has hardly got going:
+# the last column says that it doesn't even know its own thousand digits. Give it three
+# times as many steps, and it gets much further. And be honest about the first row: all
+# that pretraining has only brought us level with a linear classifier on the pixels. MNIST
+# is kind to pixels.
+#
+# MPP is in between, frozen as well as fine-tuned. (Each was pretrained once, so don't
+# take that for a law.)
+#
+# The paper's numbers point the same way. Its B/16, pretrained by masked patch prediction
+# on 300 million unlabelled pictures, reaches 79.9% on ImageNet, and from scratch 77.9%.
+# Two points; pretraining with labels was still 4% ahead. So the authors left it at a
+# paragraph. A year later, MAE on ImageNet's own pictures brought a B/16 from 82.3% to
+# 83.6%, and a ViT-L gained more than three points. [What else came before and
+# after](#Since-then) is in the second reading.
+#
+# ## Your own mask
+#
+# Back to our small network. A completed picture isn't *the* answer, only one that fits
+# what's left. Choose yourself what it may see: `keep` has a 1 for each patch that stays.
+# (About twelve, that's what it has learned with.)
+
+# %%
+keep = torch.tensor(
+    [
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0],
+    ]
+)
+
+# %% tags=["hide-input"]
+every = [keep, keep.roll(1, 1), keep.roll(2, 1), keep.T, keep.T.roll(2, 0)]
+masks = torch.stack([~each.bool().flatten() for each in every])
+one = digits[3:4]
+with torch.no_grad():
+    answers = torch.cat([model.complete(one, each[None]) for each in masks])
+figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers)))
+
+
+# %% [markdown]
+# All five are the same 4. Shown only its right stroke, the network leaves everything else
+# a cloud. Shown only what's below (the last picture), it closes a faint loop above, and
+# there's your 9. It isn't wrong to do that: most people would. What was hidden is gone,
+# and all that's left is what digits usually look like.
+#
+# And your own pictures? Put them into `FOLDER/all`, without sorting; `mae-shapes` is a
+# recipe for coloured pictures, shrunk to 32 by 32 pixels. A few of them, sorted into
+# `LABELLED`, come second:
+#
+# ```
+# vitedu train mae-shapes data=FOLDER
+# vitedu train finetune data=LABELLED weights=runs/mae-shapes-…
+# ```
+#
+# ## What to take with you
+#
+# 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. If
+#    the encoder sees only what isn't hidden, that's cheap.
+# 2. Positions come first, hiding second. Look at your labels when a loss falls too fast,
+#    and at your pictures only after undoing what you did to the pixels.
+# 3. What it's worth is measured with few labels, against the same network from scratch,
+#    at each one's own best rate, and against something simple. Pixels, for example.
+#
+# **Five questions**
+#
+# 1. Why does `random_mask` rank random numbers, instead of tossing a coin for each patch?
+# 2. Which parts of a masked autoencoder see mask tokens, and which never do?
+# 3. Why does the loss count hidden patches alone?
+# 4. In masked patch prediction, 10% of the chosen patches stay as they are. What would
+#    the network learn to do without these?
+# 5. A network trained on normalised pixels gives you perfect reconstructions, brightness
+#    and all. What do you ask its author?
+#
+# We've learned from many labels, from few, and now from none. But all along, the answer
+# has been one word for a whole picture. **What if we ask where things are?** That's
+# [chapter 20](20_beyond.ipynb).
+#
+# ## Exercises
+#
+# ✎ Write `random_mask`, `masked_error` and `colour_classes` again from memory. After
+# `from vitedu import check`, `check.random_mask(random_mask)`,
+# `check.masked_error(masked_error)` and `check.colour_classes(colour_classes)` tell you
+# how closely yours agree with ours, or what's likely to be wrong with them.
+#
+# **1.** ★ `num_hidden` rounds down what stays. What is the smallest number of patches of
+# which three quarters can be hidden, with at least one left to see?
+#
+# **2.** ★ A patch is half black (0, 0, 0) and half white (1, 1, 1). Which of the 512
+# classes has its mean colour? And which one has pure blue?
+#
+# **3.** ★★ Set `share` to ½ and to 0.9 in the first cell. (The network was trained with
+# ¾.) What changes in the pictures, and why does it work at all?
+#
+# **4.** ★★ The decoder gives an answer for visible patches too. Predict: is its error
+# there smaller than at hidden patches, or larger? Then measure it with `masked_error`.
+#
+# **5.** ★★ Keep nothing but patches that are empty. What does the network draw when it
+# sees only darkness?
+#
+# **6.** ★★★ Train on normalised pixels: `vitedu train mae-mnist model.normalised=true`.
+# Compare few-shot accuracies as above. Was it worth it, and how many seeds would you need
+# to say so?
+#
+# ## Second reading
+#
+# ### Spoiling, to the letter
+#
+# Masked patch prediction chooses half of the patches and spoils them in three ways.
+# Here's the package's definition:
+
+
+# %% tags=["teaches"]
+def spoil(
+    x: Tensor,
+    mask: Tensor,
+    mask_token: Tensor,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Embeddings (b, n, d), spoilt where `mask` (b, n) is True."""
+    b, n = mask.shape
+    chance = torch.rand(b, n, generator=generator).to(x.device)
+    # another one: 1 to n - 1 places further on
+    step = torch.randint(1, n, (b, n), generator=generator)
+    other = ((torch.arange(n) + step) % n).to(x.device)
+    others = x.gather(1, other[..., None].expand_as(x))
+    chance, mask = chance[..., None], mask[..., None]
+    x = torch.where(mask & (chance < 0.1), others, x)
+    return torch.where(mask & (chance >= 0.2), mask_token.to(x), x)
+
+
+# %% [markdown]
+# Numbered tokens make it visible. With 1,000 patches, and −1 for the mask token:
+
+# %% tags=["hide-input", "nbval-check-output"]
+numbered = torch.arange(1000.0).view(1, 1000, 1)
+chosen = random_mask(1, 1000, 0.5, torch.Generator().manual_seed(2))
+after = spoil(
+    numbered,
+    chosen,
+    torch.full((1, 1, 1), -1.0),
+    torch.Generator().manual_seed(3),
+)
+masked = (after == -1).sum().item()
+moved = ((after != numbered) & (after != -1)).sum().item()
+assert abs(masked - 400) < 30 and abs(moved - 50) < 20
+print(f"of 500, masked {masked}, another {moved}, kept {500 - masked - moved}")
+
+# %% [markdown]
+# ### Three targets
+#
+# The paper tried three: the mean colour; the patch shrunk to 4 × 4 pixels with a class
+# for each of them; and all pixels with a squared error. All worked, the last slightly
+# worse, and 15% of spoilt patches, as in BERT, slightly worse than half.
+# `MPPConfig(target=...)` knows all three, as `"mean"`, `"small"` and `"pixels"`.
+#
+# ### Does it look at pictures differently?
+#
+# Take the distance of attention from [chapter 15](15_inside.ipynb). The line is a head
+# that looks everywhere alike:
+
+# %% tags=["hide-input"]
+from vitedu.interpret.distance import patch_distances
+
+everywhere_alike = patch_distances((7, 7), 4).mean().item()
+figures.show(*unlabelled.distances(record, everywhere_alike))
+
+# %% tags=["hide-input"]
+print(f"everywhere alike {everywhere_alike:5.1f} pixels")
+for name, words in unlabelled.FEATURES.items():
+    print(f"{words:16} {record[f'distance/{name}']['value']:5.1f}")
+
+# %% [markdown]
+# Before training, the heads look nearly everywhere alike. After MPP as well as after MAE
+# they look nearer on average, but only by about a pixel.
+#
+# ### Since then
+#
+# Before the ViT there was [iGPT](https://proceedings.mlr.press/v119/chen20s.html) (Chen
+# et al. 2020), GPT-2 for pixels: one token per pixel, its colour one of 512, and the
+# question is always *which comes next?* One token per pixel turns even a tiny picture into
+# a long sequence. It took 6.8 billion weights to reach 72.0% on ImageNet with a linear
+# probe. A patch makes one token of 256 pixels: that's what the ViT changed.
+#
+# And after it? People noticed that pixels may be the wrong thing to ask for, since most
+# of a pixel is texture that nobody needs. So ask for something more abstract. But who
+# knows the answer, if nobody labels? A slow copy of the network itself.
+#
+# | who | what has to be found | what came out |
+# |---|---|---|
+# | [DINO](https://arxiv.org/abs/2104.14294) (Caron et al. 2021) | what the slow copy says about another crop of the picture | 78.3% on ImageNet by nearest neighbours, with a small ViT; attention that follows outlines |
+# | [MAE](https://arxiv.org/abs/2111.06377) (He et al. 2022) | hidden pixels | B/16 83.6% fine-tuned |
+# | [iBOT](https://arxiv.org/abs/2111.07832) (Zhou et al. 2022) | DINO's question, and the slow copy's tokens for hidden patches | B/16 79.5% with a linear probe, 83.8% fine-tuned |
+# | [data2vec](https://arxiv.org/abs/2202.03555) (Baevski et al. 2022) | the slow copy's vectors of hidden parts, for pictures, speech and text alike | one recipe for three kinds of data |
+# | [DINOv2](https://arxiv.org/abs/2304.07193) (Oquab et al. 2023) | iBOT's questions, on 142 million selected pictures | frozen features that serve for nearly everything |
+# | [DINOv3](https://arxiv.org/abs/2508.10104) (Siméoni et al. 2025) | the same with 1.7 billion pictures and 7 billion weights | features of single patches that stay sharp in long training |
+#
+# Many of these weights are a line away, `vitedu.load("timm/vit_base_patch16_224.mae",
+# num_classes=0)` for example, and everything in chapters 9 to 13 works with them.
+#
+# ## Where this is in the paper
+#
+# | here | in the paper |
+# |---|---|
+# | masked patch prediction, its three targets, 79.9% and 77.9% | section 4.6 and appendix B.1.2 |
+# | distance of attention | section 4.5 and appendix D.7 |
+# | completing pictures, leaving hidden patches out | not there: He et al. 2022 |
+#
+# ### What differs
+#
+# The paper pretrains B/16 on JFT, 300 million photographs, for a million steps of 4,096.
+# Ours has four blocks of 64 numbers, saw digits, and took minutes of one core. Its
+# colours have three channels, digits have one. It gives no code for the numbering of
+# colours; $64 r + 8 g + b$ is ours. Our MAE learns plain pixels, He et al. mostly
+# normalised ones, with a decoder of eight blocks.
+#
+# ## Three readings
+#
+# * [He et al. 2022](https://arxiv.org/abs/2111.06377): why three quarters, why a small
+#   decoder, why pixels.
+# * [Chen et al. 2020](https://proceedings.mlr.press/v119/chen20s.html) read pictures
+#   pixel by pixel, as text, and find that the best features are in the middle of the
+#   network.
+# * [Caron et al. 2021](https://arxiv.org/abs/2104.14294) disagree about what to ask for:
+#   nothing is filled in, and yet outlines appear.
+#
+# ## Solutions
+#
+# <details><summary>Solution 1</summary>
+#
+# Four. Of two or three patches, a quarter is less than one whole patch, and rounded down
+# that's none. The package refuses, and says so.
+#
+# </details>
+#
+# <details><summary>Solution 2</summary>
+#
+# The mean is (½, ½, ½), so each level is $8 \cdot ½ = 4$, and the class is $64 \cdot 4 +
+# 8 \cdot 4 + 4 = 292$. Pure blue is (0, 0, 7): class 7.
+#
+# </details>
+#
+# <details><summary>Solution 3</summary>
+#
+# It gets worse both ways. With less to see, that's no surprise. But with half of the
+# picture? The network takes any number of tokens, so it runs, but in training it has only
+# ever met twelve. What it has learned to do with twelve isn't right for 24: it does worse
+# than the mean digit (the dotted line, 0.27), with twice as much to see. Below are the
+# errors on all test digits.
+#
+# </details>
+
+# %% tags=["hide-cell"]
+for share in (0.5, 0.75, 0.9):
+    covers = random_mask(500, 49, share, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        error = model(in_range(data.test.images), covers).mean()
+    print(f"{share:.0%} hidden: error {error:.2f}")
+
+# %% [markdown]
+# <details><summary>Solution 4</summary>
+#
+# Larger! Nobody ever asked it for these, so it answers anything there. That's why
+# `complete` keeps the visible patches of the picture. (These are the eight digits from the
+# beginning; over all test digits the error of hidden patches is lower.)
+#
+# </details>
+
+# %% tags=["hide-cell"]
+print(f"hidden  {masked_error(found, pixels, mask).mean():.2f}")
+print(f"visible {masked_error(found, pixels, ~mask).mean():.2f}")
+
+# %% [markdown]
+# <details><summary>Solution 5</summary>
+#
+# Something faint where the empty patches leave room for ink. With a squared error, if
+# many answers are possible, the best one is their mean. That's also why everything that
+# it draws is blurred.
+#
+# </details>
+
+# %% tags=["hide-cell"]
+empty = patchify(digits, 4).amax(dim=2) < -0.99  # (8, 49)
+with torch.no_grad():
+    alone = [
+        model.complete(x[None], ~each[None])
+        for x, each in zip(digits[:5], empty[:5], strict=True)
+    ]
+figures.show(
+    *unlabelled.completed(
+        shown(digits[:5]), ~empty[:5], shown(torch.cat(alone))
+    )
+)
+
+# %% [markdown]
+# <details><summary>Solution 6</summary>
+#
+# We haven't tried. Take three seeds of each at least, and the rule of [chapter
+# 5](05_mnist.ipynb): divide the difference by its error. Below 2 it's no result, from 2
+# to 3 a hint, above 3 a result.
+#
+# </details>

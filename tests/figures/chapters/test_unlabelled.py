@@ -1,0 +1,115 @@
+"""Drawings of chapter 19: the numbers behind them, and their alt text."""
+
+import numpy as np
+import pytest
+import torch
+
+from vitedu.figures.chapters import unlabelled
+
+MASK = torch.tensor([True, False, False, True])
+PICTURES = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def shown(axes):
+    """What a panel shows, (h, w) or (h, w, 3)."""
+    return np.asarray(axes.images[0].get_array())
+
+
+def test_hidden_patches_get_a_colour_that_no_digit_has():
+    picture = unlabelled.seen(PICTURES[0], MASK, 4)
+    assert picture.shape == (3, 8, 8)
+    assert torch.equal(
+        picture[:, :4, 4:], PICTURES[0, :, :4, 4:].expand(3, 4, 4)
+    )
+    cover = picture[:, :4, :4].flatten(1)
+    assert (cover == cover[:, :1]).all() and cover[0, 0] != cover[2, 0]
+
+
+def test_the_answer_stands_between_question_and_truth():
+    masks = MASK.expand(3, 4)
+    figure, alt = unlabelled.completed(PICTURES, masks, 1 - PICTURES, 4)
+    panels = [shown(axes) for axes in figure.axes]
+    assert len(panels) == 9 and panels[0].shape == (8, 8, 3)
+    for answer, truth in zip(panels[3:6], panels[6:], strict=True):
+        assert np.allclose(answer, 1 - truth, atol=0.02)
+    assert alt.startswith("3 handwritten digits") and "50%" in alt
+
+
+def test_one_digit_under_several_masks():
+    masks = torch.stack([MASK, ~MASK])
+    figure, alt = unlabelled.guesses(PICTURES[0], masks, PICTURES[:2], 4)
+    first, second = (shown(axes) for axes in figure.axes[:2])
+    assert not np.allclose(first, second)
+    assert "covered in 2 ways" in alt
+
+
+def test_the_step_is_named_from_which_on_the_mean_is_beaten():
+    curve = [(50, 0.8), (100, 0.4), (150, 0.26), (200, 0.2)]
+    figure, alt = unlabelled.losses(curve, 0.3)
+    assert figure.axes[0].lines[0].get_xydata().tolist() == [
+        list(point) for point in curve
+    ]
+    assert "from 0.80 to 0.20" in alt and "from step 150 on" in alt
+
+
+def test_the_same_scraps_in_two_places():
+    figure, alt = unlabelled.scraps(PICTURES[:2], torch.stack([MASK, ~MASK]), 4)
+    assert [axes.get_title() for axes in figure.axes] == [
+        "a digit",
+        "what's visible",
+        "laid out anew",
+    ]
+    assert alt.startswith("A digit")
+
+
+def test_rows_of_pictures_have_names():
+    rows = {"perfect": PICTURES, "true": PICTURES}
+    figure, alt = unlabelled.targets(rows)
+    assert [axes.get_ylabel() for axes in figure.axes[::3]] == [*rows]
+    assert alt.startswith("3 handwritten digits in 2 rows: perfect, true")
+
+
+def test_a_class_is_drawn_as_its_colour():
+    classes = torch.tensor([[0, 511], [7, 448]])
+    figure, alt = unlabelled.mosaic(torch.rand(3, 8, 8), classes)
+    colours = shown(figure.axes[1])
+    assert colours[0, 0] == pytest.approx(3 * [1 / 16], abs=0.01)
+    assert colours[1, 0] == pytest.approx([1 / 16, 1 / 16, 15 / 16], abs=0.01)
+    assert "4 patches; 4 different colours" in alt
+
+
+def measured(value, **more):
+    return {"value": value, "per_seed": [value] * 3, **more}
+
+
+def test_a_line_for_each_way_to_begin():
+    starts = [*unlabelled.STARTS]
+    metrics = {
+        f"probe/{start}": measured(10.0 * place)
+        for place, start in enumerate(["pixels", *starts], 1)
+    }
+    metrics |= {
+        f"shots/{start}/{k}": measured(5.0)
+        for start in ["pixels", *starts]
+        for k in unlabelled.SHOTS
+    }
+    rates = {start: {"0.001": 40.0, "0.002": 60.0} for start in starts}
+    figure, alt = unlabelled.bought(metrics, rates)
+    left, right = figure.axes
+    assert len(left.lines) == len(starts) + 1
+    assert len(right.lines) == len(starts)
+    assert right.lines[0].get_xydata().tolist() == [[1, 40], [2, 60]]
+    assert "pixels 5 % and 10 %" in alt and "from scratch at best 60 %" in alt
+
+
+def test_a_dot_for_each_head():
+    heads = [[3.0, 5.0], [4.0, 6.0]]
+    metrics = {
+        f"distance/{start}": measured(4.5, heads=heads)
+        for start in unlabelled.STARTS
+    }
+    figure, alt = unlabelled.distances(metrics, 7.0)
+    assert len(figure.axes) == 3
+    dots = [line.get_ydata().tolist() for line in figure.axes[0].lines[:2]]
+    assert dots == [[3, 4], [5, 6]]
+    assert "MAE: 3.0 to 5.0 in the first block, 4.0 to 6.0 in the last" in alt

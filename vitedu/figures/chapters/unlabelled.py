@@ -1,0 +1,244 @@
+"""Chapter 19: pictures completed, what it cost, and what it bought."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.palette import (
+    ATTENTION,
+    DARK,
+    GREY,
+    PATCHES,
+    POSITIONS,
+)
+from vitedu.figures.photos import draw_picture
+from vitedu.model.patches import patchify, unpatchify
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COVER = "#e8b04a"  # what is hidden: a colour that no digit has
+# the ways to begin, as the record calls them: words, colour, marker
+STARTS = {
+    "scratch": ("from scratch", GREY, "s"),
+    "mpp-mnist": ("MPP first", POSITIONS, "^"),
+    "mae-mnist": ("MAE first", PATCHES, "o"),
+}
+# what their frozen features are called, where it is something else
+FEATURES = {"scratch": "untrained", "mpp-mnist": "MPP", "mae-mnist": "MAE"}
+SHOTS = (1, 5, 10)
+
+
+def seen(picture: Tensor, mask: Tensor, patch: int) -> Tensor:
+    """A grey picture (1, h, w) in 0..1 as RGB, hidden patches (n,) covered."""
+    rows = picture.shape[1] // patch
+    flat = patchify(picture[None].expand(-1, 3, -1, -1), patch).clone()
+    cover = torch.tensor([int(COVER[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    flat[:, mask] = cover.repeat(patch * patch)
+    return unpatchify(flat, patch, (rows, picture.shape[2] // patch))[0]
+
+
+def _strips(
+    rows: int, columns: int, words: Sequence[str]
+) -> "tuple[Figure, Any]":
+    figure, grid = chart(
+        WIDTH, rows * (WIDTH - 0.8) / columns, rows, columns, squeeze=False
+    )
+    for axes in grid.flat:
+        axes.set(xticks=[], yticks=[])
+        bare(axes, "top", "right", "bottom", "left")
+    for axes, word in zip(grid[:, 0], words, strict=True):
+        look = {"rotation": 0, "ha": "right", "va": "center", "fontsize": 11}
+        axes.set_ylabel(word, **look)
+    return figure, grid
+
+
+def completed(
+    pictures: Tensor, masks: Tensor, found: Tensor, patch: int = 4
+) -> "tuple[Figure, str]":
+    """Pictures (b, 1, h, w) in 0..1: what was shown, what was found, truth.
+
+    `masks` (b, n) are True where a patch was hidden.
+    """
+    figure, grid = _strips(3, len(pictures), ("shown", "completed", "true"))
+    for column, (picture, mask, answer) in enumerate(
+        zip(pictures, masks, found, strict=True)
+    ):
+        draw_picture(grid[0, column], seen(picture, mask, patch))
+        draw_picture(grid[1, column], answer)
+        draw_picture(grid[2, column], picture)
+    hidden = masks.double().mean().item()
+    alt = (
+        f"{len(pictures)} handwritten digits. Above, what the network was "
+        f"shown: {hidden:.0%} of the patches are covered. In the middle the "
+        "pictures as it completed them, below as they are."
+    )
+    return figure, alt
+
+
+def guesses(
+    picture: Tensor, masks: Tensor, found: Tensor, patch: int = 4
+) -> "tuple[Figure, str]":
+    """One picture (1, h, w) under several masks (b, n), and the answers."""
+    figure, grid = _strips(2, len(masks), ("shown", "completed"))
+    for column, (mask, answer) in enumerate(zip(masks, found, strict=True)):
+        draw_picture(grid[0, column], seen(picture, mask, patch))
+        draw_picture(grid[1, column], answer)
+    alt = (
+        f"One handwritten digit, covered in {len(masks)} ways, and under each "
+        "the picture as the network completed it."
+    )
+    return figure, alt
+
+
+def losses(
+    curve: Sequence[tuple[int, float]], guess: float
+) -> "tuple[Figure, str]":
+    """Error of hidden pixels over steps: pairs of a step and the error.
+
+    `guess` is the error of always answering the mean picture.
+    """
+    figure, axes = chart(WIDTH, 2.7)
+    steps, values = zip(*curve, strict=True)
+    axes.plot(steps, values, color=PATCHES, linewidth=2.4)
+    axes.axhline(guess, color=DARK, linewidth=1.5, linestyle=":")
+    note(axes, "the mean of all digits", (steps[-1], guess), (0, 4), ha="right")
+    axes.set(xlabel="step", ylabel="error of hidden pixels")
+    axes.set_ylim(0, 1.5 * guess)
+    bare(axes)
+    below = next(step for step, value in curve if value < 0.95 * guess)
+    return figure, (
+        f"Error of hidden pixels over {steps[-1]:,} steps, from "
+        f"{values[0]:.2f} to {values[-1]:.2f}. A dotted line at {guess:.2f} is "
+        "what answering the mean of all digits gives; the curve is clearly "
+        f"below it from step {below:,} on."
+    )
+
+
+def scraps(
+    pictures: Tensor, masks: Tensor, patch: int = 4
+) -> "tuple[Figure, str]":
+    """Two pictures (2, 1, h, w) whose visible patches are the same."""
+    figure, grid = chart(WIDTH, WIDTH / 3, 1, 3)
+    pairs = zip(pictures, masks, strict=True)
+    shown = [seen(picture, mask, patch) for picture, mask in pairs]
+    titles = ("a digit", "what's visible", "laid out anew")
+    for axes, picture, title in zip(
+        grid, [pictures[0], *shown], titles, strict=True
+    ):
+        axes.axis("off")
+        draw_picture(axes, picture)
+        axes.set_title(title, fontsize=11)
+    return figure, (
+        "A digit, its twelve visible patches, and the same twelve patches in "
+        "other places, in the same order: no digit at all."
+    )
+
+
+def targets(rows: Mapping[str, Tensor]) -> "tuple[Figure, str]":
+    """Named rows of pictures (b, 1, h, w) in 0..1, one under the other."""
+    count = len(next(iter(rows.values())))
+    figure, grid = _strips(len(rows), count, list(rows))
+    for line, pictures in zip(grid, rows.values(), strict=True):
+        for axes, picture in zip(line, pictures, strict=True):
+            draw_picture(axes, picture)
+    return figure, (
+        f"{count} handwritten digits in {len(rows)} rows: {', '.join(rows)}. "
+        "Normalised, every patch has the same mean and contrast, and the "
+        "strokes are hard to tell from the ground."
+    )
+
+
+def bought(
+    metrics: Mapping[str, Mapping[str, Any]],
+    rates: Mapping[str, Mapping[str, float]],
+) -> "tuple[Figure, str]":
+    """Accuracy of frozen features by labels, and of fine-tuning by rate.
+
+    `rates` are, by start, what each rate reached on held-out digits.
+    """
+    figure, (left, right) = chart(WIDTH, 3.3, 1, 2, sharey=True)
+    told = []
+    frozen = {"pixels": ("pixels", DARK, "x")} | STARTS
+    for start, (words, color, marker) in frozen.items():
+        names = [f"shots/{start}/{k}" for k in SHOTS] + [f"probe/{start}"]
+        values = [metrics[name]["value"] for name in names]
+        words = FEATURES.get(start, words)
+        look = {"color": color, "marker": marker, "linewidth": 2}
+        left.plot(range(4), values, label=words, markersize=6, **look)
+        told.append(f"{words} {values[0]:.0f} % and {values[-1]:.0f} %")
+    left.set_xticks(range(4), [*map(str, SHOTS), "100"])
+    left.set(xlabel="labels of each digit", ylabel="right on new digits (%)")
+    left.set_title("frozen", fontsize=12)
+    left.legend(frameon=False, fontsize=9, loc="upper left")
+    tuned = []
+    for start, found in rates.items():
+        words, color, marker = STARTS[start]
+        look = {"color": color, "marker": marker, "linewidth": 2}
+        places = [1000 * float(rate) for rate in found]
+        right.plot(places, [*found.values()], label=words, **look)
+        tuned.append(f"{words} at best {max(found.values()):.0f} %")
+    right.set_xscale("log", base=2)
+    ticks = (0.5, 1, 2, 4, 8, 16)
+    right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    right.minorticks_off()
+    right.set(ylim=(0, 100), xlabel="learning rate / 0.001")
+    right.set_title("fine-tuned, 100 of each", fontsize=12)
+    right.legend(frameon=False, fontsize=9, loc="lower left")
+    for axes in (left, right):
+        bare(axes)
+    return figure, (
+        "Accuracy on new digits. On the left frozen features, from one and "
+        f"from 100 labels of each digit: {'; '.join(told)}. On the right "
+        "fine-tuned with 100 of each at several learning rates, on held-out "
+        f"digits: {'; '.join(tuned)}."
+    )
+
+
+def distances(
+    metrics: Mapping[str, Mapping[str, Any]], uniform: float
+) -> "tuple[Figure, str]":
+    """How far each head looks, by block, a panel for each way to begin."""
+    figure, grid = chart(WIDTH, 2.7, 1, 3, sharey=True)
+    told = []
+    for axes, (start, words) in zip(grid, FEATURES.items(), strict=True):
+        heads = torch.tensor(metrics[f"distance/{start}"]["heads"])
+        for head in heads.T:
+            blocks = range(1, len(heads) + 1)
+            axes.plot(blocks, head.tolist(), "o", color=ATTENTION, alpha=0.75)
+        axes.axhline(uniform, color=DARK, linestyle="--", linewidth=1.5)
+        axes.set(xlabel="block", ylim=(0, 1.35 * uniform), xlim=(0.5, 4.5))
+        axes.set_xticks(range(1, len(heads) + 1))
+        axes.set_title(words, fontsize=12)
+        bare(axes)
+        told.append(
+            f"{words}: {heads[0].min():.1f} to {heads[0].max():.1f} in the "
+            f"first block, {heads[-1].min():.1f} to {heads[-1].max():.1f} in "
+            "the last"
+        )
+    grid[0].set_ylabel("distance (pixels)")
+    return figure, (
+        "How far the heads look in each block, a dot each, with a line at "
+        f"{uniform:.1f} pixels, where a head is that looks everywhere equally. "
+        f"{'; '.join(told)}."
+    )
+
+
+def mosaic(picture: Tensor, classes: Tensor) -> "tuple[Figure, str]":
+    """A picture (3, h, w) in 0..1, and its patches' colours as classes (r, c).
+
+    A class 64 r + 8 g + b is drawn as the middle of its levels.
+    """
+    digits = torch.stack([classes // 64, classes // 8 % 8, classes % 8])
+    figure, grid = chart(WIDTH, WIDTH / 2, 1, 2)
+    for axes, shown in zip(grid, (picture, (digits + 0.5) / 8), strict=True):
+        axes.axis("off")
+        draw_picture(axes, shown)
+    count = len(classes.unique())
+    return figure, (
+        "A photograph, and beside it one flat colour for each of its "
+        f"{classes.numel()} patches; {count} different colours occur."
+    )

@@ -21,7 +21,7 @@ def model():
 def test_the_first_page_says_what_the_model_answers(model):
     page = (ROOT / "book/index.md").read_text()
     message = re.findall(
-        r'--share: (\d+)"><span>([^<]+)</span> <span>(\d+) %</span>', page
+        r'--share: (\d+)"><span>([^<]+)</span> <span>(\d+)%</span>', page
     )
     guesses = vitedu.classify(model, vitedu.data.photo("hopper"), top=3)
     shares = [round(100 * guess.probability) for guess in guesses]

@@ -478,11 +478,6 @@ def test_no_field_is_left_out():
     assert left == {"num_workers", "shard", "compile"}
 
 
-def test_workers_are_refused_where_nothing_would_use_them(here):
-    with pytest.raises(UserError, match="num_workers=2"):
-        fit(config(num_workers=2))
-
-
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_field_changes_something(here, name):
     value, show, shared = SHOWN[name]

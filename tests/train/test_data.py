@@ -233,8 +233,6 @@ def test_broken_pictures_of_folders_that_are_passed_are_listed_too(damaged):
 
 def test_workers_are_for_folders(pets):
     assert of_pets(num_workers=2).train.num_workers == 2
-    with pytest.raises(UserError, match=r"lives on the device .* at 0"):
-        sources(num_workers=2)
 
 
 # A folder that has no parts

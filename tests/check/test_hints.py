@@ -1192,6 +1192,7 @@ MISTAKES = [
         "axial",
         ["    gh, gw = grid\n", "    return column(row(x))\n"],
         "all patches at once",
+    ),
     # chapter 19
     (
         "random_mask",

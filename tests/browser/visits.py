@@ -51,6 +51,13 @@ def axe():
     return Path(carrier.locate_file(script)).read_text()
 
 
+# What has just been unfolded fades in, and is pale until then.
+AT_REST = """() => {
+  for (const each of document.getAnimations())
+    if (each.effect.getComputedTiming().endTime < Infinity) each.finish();
+}"""
+
+
 # Which elements axe judges by their contrast: two of each look, as the others
 # have the same colours. It takes most of its time for these.
 TWO_OF_EACH_LOOK = """() => {
@@ -173,6 +180,7 @@ class Visit:
 
     def findings(self):
         """What axe finds serious or critical, colours too."""
+        self.page.evaluate(AT_REST)
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(axe())
         self.page.evaluate(TWO_OF_EACH_LOOK)

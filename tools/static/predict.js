@@ -58,6 +58,9 @@ class Prediction {
       const button = this.button("", () => this.open(String(place + 1)));
       const paragraph = item.querySelector("p") || item;
       button.append(...paragraph.cloneNode(true).childNodes);
+      // a glossary's term would be a second thing to press inside
+      for (const term of button.querySelectorAll("a, [tabindex]"))
+        term.replaceWith(...term.childNodes);
       return button;
     });
     list.classList.add("predict-list");

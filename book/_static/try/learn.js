@@ -164,9 +164,8 @@
       { class: "try-load" });
     const status = make("p", { class: "try-said", role: "status" });
     const numbers = make("p", { class: "try-head" });
-    const curve = make("canvas", { role: "img" });
-    const alike = make("canvas", { role: "img" });
-    const embed = make("canvas", { role: "img" });
+    const empty = { role: "img", "aria-label": "empty until it learns" };
+    const [curve, alike, embed] = [1, 2, 3].map(() => make("canvas", empty));
     const answers = make("div", { class: "try-ten" });
     const drawing = make("div");
     const map = make("div");

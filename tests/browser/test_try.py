@@ -338,7 +338,7 @@ def test_a_file_that_is_no_picture_gets_a_sentence(named):
         "mimeType": "text/plain",
         "buffer": b"no picture",
     }
-    named.page.locator("input[type=file]").set_input_files(notes)
+    named.page.locator("input[accept='image/*']").set_input_files(notes)
     named.page.get_by_text("cannot read notes.txt as").wait_for()
     # the photograph before it is still there
     assert named.page.locator(".try-found .guesses").first.is_visible()
@@ -519,7 +519,7 @@ def test_a_photograph_of_the_readers_own_is_not_sent_anywhere(named):
     station(named, "photograph").get_by_role("radio", name="a cat").check()
     named.page.wait_for_function("location.hash.includes('photo=cat')")
     named.asked.clear()
-    picker = named.page.locator("input[type=file]")
+    picker = named.page.locator("input[accept='image/*']")
     picker.set_input_files({**own, "buffer": content.getvalue()})
     named.page.wait_for_function(
         "!document.querySelector('.try-photos :checked')"

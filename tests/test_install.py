@@ -4,6 +4,7 @@ Colab brings its own torch: that stays, and nothing is installed twice.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -73,7 +74,10 @@ def installs(python, index):
     report = python.parent / "report.json"
     asked = ["--dry-run", "--no-index", "--find-links", index]
     install = ["--python", python, "install", *asked, "--report", report]
-    subprocess.run([*PIP, *install, "vitedu"], check=True)
+    # whatever this machine tells pip about places to look in
+    own = {x: y for x, y in os.environ.items() if not x.startswith("PIP_")}
+    own["PIP_CONFIG_FILE"] = os.devnull
+    subprocess.run([*PIP, *install, "vitedu"], check=True, env=own)
     listed = json.loads(report.read_text())["install"]
     return {each["metadata"]["name"] for each in listed}
 

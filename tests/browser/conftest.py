@@ -68,25 +68,19 @@ def context(browser):
     return context
 
 
-@pytest.fixture(scope="session")
-def idle():
-    """The pages that nobody looks at."""
-    return []
-
-
-def visiting(context, idle):
+def visiting(context):
     """A function that opens an address as if for the first time."""
     used = []
 
     def open_(url, **how):
-        used.append(idle.pop() if idle else Visit(context))
+        used.append(Visit(context))
         used[-1].go(url, **how)
         return used[-1]
 
     yield open_
     for each in used:
         each.leave()
-    idle += used
+        each.page.close()  # with all that its networks have filled
 
 
 # a page is a test's, or serves all tests of a module

@@ -97,11 +97,7 @@ TWO_OF_EACH_LOOK = """() => {
 
 
 class Visit:
-    """A page in the browser, and what went wrong since it went to its address.
-
-    One is used again and again: what it has compiled or kept, it doesn't ask
-    for twice.
-    """
+    """A page in the browser, and what went wrong since it was opened."""
 
     def __init__(self, context):
         self.page = context.new_page()

@@ -269,6 +269,8 @@ IMAGES, LABELS = prepared()
 @pytest.mark.parametrize(
     ("model", "data", "error", "said"),
     [
+        (Given(), [], ValueError, "at least one image"),
+        (Given(), [(torch.zeros(0, 5), LABELS[:0])], ValueError, "at least"),
         (Given(), [(torch.eye(2), torch.tensor([0, 2]))], UserError, "label 2"),
         (Given(), [(torch.eye(2), torch.tensor([-9, 0]))], UserError, "el -9"),
         (
@@ -344,3 +346,5 @@ def test_all_logits_takes_the_data_of_accuracy_in_any_form(dtype):
     assert model.training
     with pytest.raises(UserError, match="normalise them by its mean"):
         all_logits(model, [(IMAGES.abs().clamp(max=1), LABELS)])
+    with pytest.raises(ValueError, match="at least one image"):
+        all_logits(model, [])

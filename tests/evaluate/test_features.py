@@ -101,6 +101,7 @@ IMAGES = torch.rand(6, 3, 8, 8)  # ToTensor alone
 @pytest.mark.parametrize(
     ("model", "data", "error", "said"),
     [
+        (small(), [], ValueError, "at least one image"),
         (
             small(),
             [(torch.zeros(2, 3, 8, 8).int(), torch.arange(2))],
@@ -113,7 +114,7 @@ IMAGES = torch.rand(6, 3, 8, 8)  # ToTensor alone
         (small(pool="none"), batches(), UserError, "pool=none"),
         (nn.Linear(2, 2), batches(), TypeError, "features takes a ViT"),
     ],
-    ids=["int32", "no labels", "nowhere", "raw", "tokens", "linear"],
+    ids=["none", "int32", "no labels", "nowhere", "raw", "tokens", "linear"],
 )
 def test_what_cannot_be_is_one_sentence(model, data, error, said):
     with pytest.raises(error, match=said) as raised:

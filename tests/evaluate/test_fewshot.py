@@ -123,11 +123,15 @@ GOOD = drawn()
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"x": GOOD[0] * torch.nan}, "training images contain NaN or infinity"),
-        ({"xt": GOOD[0] / 0}, "test images contain NaN or infinity"),
+        ({"y": GOOD[1][:5]}, r"\(12, 5\) and \(5,\)"),
+        ({"y": GOOD[1][:, None]}, r"\(12, 1\)"),
+        ({"yt": GOOD[1][:1]}, "test images need"),
+        ({"x": GOOD[0] * torch.nan}, "NaN or infinity"),
+        ({"xt": GOOD[0] / 0}, "NaN or infinity"),
+        ({"l2": 0.0}, "l2 must be above 0, got 0"),
     ],
-)
-def test_features_that_are_not_finite_are_one_sentence(changes, said):
+)  # fmt: skip
+def test_what_does_not_fit_is_one_sentence(changes, said):
     values = dict(zip(("x", "y", "xt", "yt"), (*GOOD, *GOOD), strict=True))
     with pytest.raises(ValueError, match=said) as raised:
         accuracy(**(values | changes))

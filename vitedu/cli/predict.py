@@ -126,8 +126,8 @@ def completed(
     mean, std = (torch.tensor(x).view(-1, 1, 1) for x in (spec.mean, spec.std))
     shown = (255 * (strip * std + mean)).round().clamp(0, 255).byte()
     file = io.BytesIO()
-    mode = shown.permute(1, 2, 0).squeeze(2).numpy()
-    Image.fromarray(mode).save(file, "PNG")
+    drawn = shown.permute(1, 2, 0).squeeze(2).numpy()  # grey: (h, w)
+    Image.fromarray(drawn).save(file, "PNG")
     replace_file(path, file.getvalue())
     values = {
         "weights": weights,

@@ -89,7 +89,7 @@ def accuracy(
     is then NaN. Top-5 needs at least 6 classes.
 
     UserError: the data don't fit the model, a label isn't one of its classes,
-    or the loss isn't a sum.
+    or the loss isn't a sum. ValueError: there are no images.
     """
     model = loaded(model)
     if loss is None:
@@ -116,6 +116,8 @@ def accuracy(
                 num_top_5 = num_top_5 + (best.any(1) & is_answered).sum()
             num_answered = num_answered + is_answered.sum()
             num_images += len(labels)
+    if num_images == 0:
+        raise ValueError("accuracy needs at least one image, got none")
     return Evaluation(
         int(num_correct),
         float(loss_sum),
@@ -146,7 +148,7 @@ def all_logits(
 
     Labels of (images, labels) batches stay as they are.
 
-    UserError: the data don't fit the model.
+    UserError: the data don't fit the model. ValueError: there are no images.
     """
     network = loaded(model)
     batches = batches_of(
@@ -157,7 +159,7 @@ def all_logits(
         by_class_of_model=not yields_batches(data),
     )
     with evaluating(network):
-        found = all_rows(lambda x: network(x).float(), batches)
+        found = all_rows(lambda x: network(x).float(), batches, "all_logits")
     return Answers(*found)
 
 

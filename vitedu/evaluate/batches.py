@@ -143,6 +143,7 @@ def _by_class_of_model(split: Split, model: nn.Module) -> Split:
 def all_rows(
     compute: Callable[[Tensor], Tensor],
     batches: Iterable[tuple[Tensor, Tensor]],
+    what: str,
 ) -> tuple[Tensor, Tensor]:
     """`compute(images)` and the labels of all images, on the CPU."""
     rows, all_labels = [], []
@@ -150,6 +151,8 @@ def all_rows(
         for images, labels in batches:
             rows.append(compute(images).cpu())
             all_labels.append(labels.cpu())
+    if not sum(map(len, rows)):
+        raise ValueError(f"{what} needs at least one image, got none")
     return torch.cat(rows), torch.cat(all_labels)
 
 

@@ -62,12 +62,14 @@ def predictions(
     `model` and `data` are as for `accuracy`, probabilities as for `classify`.
 
     UserError: the data don't fit the model, an image doesn't have exactly one
-    label, or the model answers NaN or infinity.
+    label, or the model answers NaN or infinity. ValueError: there are no
+    images.
     """
     model = loaded(model)
     shares, labels = all_rows(
         partial(probabilities, model),
         batches_of(model, data, batch_size, num_workers),
+        "predictions",
     )
     highest = shares.max(dim=1)
     return Predictions(

@@ -47,7 +47,8 @@ def features(
     that were computed with more workers; here these are returned as they are.
 
     UserError: the data have another form, or the model keeps all tokens
-    (pool=none). TypeError: the model isn't a ViT or ResNet of vitedu.
+    (pool=none). ValueError: there are no images. TypeError: the model isn't a
+    ViT or ResNet of vitedu.
     """
     return features_and_names(model, data, (), batch_size, num_workers)[0]
 
@@ -59,7 +60,10 @@ def features_and_names(
     batch_size: int = 64,
     num_workers: int = 0,
 ) -> tuple[Features, tuple[str, ...]]:
-    """`features`, and the classes of a folder, matched with those `like` it."""
+    """`features`, and the classes of a folder, which are matched with `like`.
+
+    UserError also if the folder has a class that isn't in `like`.
+    """
     if isinstance(data, Features):
         return data, ()
     names: tuple[str, ...] = ()
@@ -86,7 +90,7 @@ def features_and_names(
         network, data, batch_size, num_workers, by_class_of_model=False
     )
     with evaluating(network):
-        return Features(*all_rows(compute, batches)), names
+        return Features(*all_rows(compute, batches, "features")), names
 
 
 def features_of_both(
@@ -95,16 +99,23 @@ def features_of_both(
     """Checked; the classes of a folder `test` are matched with `train`'s."""
     known, names = features_and_names(model, train)
     unseen, _ = features_and_names(model, test, names)
-    check_finite("training images", known.features)
-    check_finite("test images", unseen.features)
+    check_features("training images", *known)
+    check_features("test images", *unseen)
     return known, unseen
 
 
 def percent_right(answers: Tensor, labels: Tensor) -> float:
+    """How many answers (n,) are the labels (n,), in percent."""
     return 100 * (answers == labels).double().mean().item()
 
 
-def check_finite(what: str, features: Tensor) -> None:
+def check_features(what: str, features: Tensor, labels: Tensor) -> None:
+    """ValueError unless a classifier can use them."""
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise ValueError(
+            f"the {what} need features (n, d) and labels (n,), got "
+            f"{tuple(features.shape)} and {tuple(labels.shape)}"
+        )
     if not features.isfinite().all():
         raise ValueError(
             f"the features of the {what} contain NaN or infinity; compute them "

@@ -20,7 +20,7 @@ from torch import Tensor
 from vitedu.errors import counted
 from vitedu.evaluate.batches import Data, Model
 from vitedu.evaluate.features import (
-    check_finite,
+    check_features,
     features_and_names,
     features_of_both,
     percent_right,
@@ -53,7 +53,7 @@ def fewshot_accuracy(
     as some that `sample_shots` draws. Classes of folders are matched by name.
     The authors use this `l2` for every data set.
 
-    UserError: the data don't fit.
+    UserError: the data don't fit. ValueError: the features and labels don't.
     """
     few, unseen = features_of_both(model, train, test)
     classifier = fewshot_classifier(model, few, l2=l2)
@@ -69,10 +69,13 @@ def fewshot_classifier(
     Classes go up to the largest label. Computed in float64; the authors'
     float32 is off by up to 3.5 points of accuracy where `l2` is small.
 
-    `l2` is above 0, without which there are many solutions.
+    ValueError: the features and labels don't fit together, or `l2` isn't above
+    0, without which there are many solutions.
     """
     few, _ = features_and_names(model, train)
-    check_finite("training images", few.features)
+    check_features("training images", *few)
+    if not l2 > 0:
+        raise ValueError(f"l2 must be above 0, got {l2}")
     return least_squares(*few, l2)
 
 
@@ -152,7 +155,7 @@ def fewshot_curve(
 
     Shots are drawn from `train`; every accuracy is measured on all of `test`.
 
-    ValueError: a class has too few images.
+    ValueError: a class has too few images, or what `fewshot_accuracy` says.
     """
     pool, unseen = features_of_both(model, train, test)
 

@@ -17,7 +17,7 @@ from vitedu.data.feed.order import hold_out
 from vitedu.evaluate.batches import Data, Model
 from vitedu.evaluate.features import (
     Features,
-    check_finite,
+    check_features,
     features_and_names,
     features_of_both,
     percent_right,
@@ -53,7 +53,7 @@ class LinearProbe(NamedTuple):
         Classes of a folder are matched by name with those of the training data.
         """
         (x, y), _ = features_and_names(model, test, self.class_names)
-        check_finite("test images", x)
+        check_features("test images", x, y)
         return percent_right(self.logits(x).argmax(dim=1), y)
 
 
@@ -74,11 +74,14 @@ def linear_probe(
     `seed`) is chosen, and the classifier is fitted again to all images.
     scikit-learn's C is 1 / (l2 * n).
 
-    UserError: too few images to hold some out.
+    UserError: too few images to hold some out. ValueError: the features and
+    labels don't fit together, or an `l2` isn't above 0.
     """
     known, names = features_and_names(model, train)
-    check_finite("training images", known.features)
+    check_features("training images", *known)
     l2s = sorted([l2] if isinstance(l2, int | float) else l2, reverse=True)
+    if not l2s[-1] > 0:
+        raise ValueError(f"l2 must be above 0, got {l2}")
     num_classes = int(known.labels.max()) + 1
     if len(l2s) > 1:
         held_out = hold_out(known.labels, validation, seed)
@@ -141,8 +144,14 @@ def knn(
     exp(s / temperature). `model`, `train` and `test` are as for `features`;
     classes of folders are matched by name.
 
+    ValueError: features and labels don't fit together; k, temperature too low.
     Source: Wu et al. 2018, section 3.4; k and temperature are DINO's.
     """
+    if k < 1 or not temperature > 0:
+        raise ValueError(
+            "knn needs k of at least 1 and a temperature above 0, got "
+            f"k={k} and temperature={temperature}"
+        )
     (x, y), (xt, yt) = features_of_both(model, train, test)
     x, xt = (F.normalize(each.float()) for each in (x, xt))
     answers = []

@@ -275,8 +275,10 @@ class Journal:
 
 
 def loss_unit(network: nn.Module) -> str:
-    """Cross-entropy is in nats; a masked autoencoder's loss isn't one."""
-    return "mean squared error" if isinstance(network, MAE) else "nats"
+    """Cross-entropy is in nats; a loss between pixels isn't one."""
+    target = getattr(network.config, "target", None)
+    is_of_pixels = isinstance(network, MAE) or target == "pixels"
+    return "mean squared error" if is_of_pixels else "nats"
 
 
 def metric(name: str, value: float, of_loss: str) -> dict[str, Any]:

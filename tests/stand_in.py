@@ -200,6 +200,9 @@ class _Doors(TorchFunctionMode):
             return args[0].cpu().tolist()
         if is_behind and function is Tensor.numpy and kwargs.get("force"):
             return args[0].detach().cpu().numpy()
+        if function is Tensor.__getitem__ and isinstance(args[1], list):
+            # it would become an index on "meta", without numbers
+            return args[0][torch.tensor(args[1])]
         to = kwargs.get("device")
         if function in MAKES and to is not None and torch.device(to) == META:
             made = function(*args, **kwargs | {"device": "cpu"})

@@ -130,8 +130,6 @@ def gpu(tmp_path, monkeypatch):
     matplotlib.use("agg")
 
 
-# what is drawn isn't looked at, and may have been freed behind the door
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", CHAPTERS)
 def test_a_chapter_runs_on_a_gpu(number, gpu):

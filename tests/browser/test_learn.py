@@ -286,6 +286,6 @@ def test_a_browser_without_webassembly_or_workers_is_told(bare):
     opened = bare(**{"content-security-policy": policy})
     place = opened.page.locator(".try[data-part=learn]")
     place.get_by_text("runs no WebAssembly with SIMD here").wait_for()
-    opened.page.context.add_init_script("delete window.Worker")
+    opened.page.add_init_script("delete window.Worker")  # in this page alone
     opened.page.reload()
     place.get_by_text("this browser has no web workers").first.wait_for()

@@ -336,7 +336,8 @@
     const [heads, head] = choice("in each block, keep", {}, change);
     const before = make("div");
     const after = make("div", { "aria-live": "polite" });
-    const canvas = make("canvas", { width: 224, height: 224, role: "img" });
+    const canvas = make("canvas", { width: 224, height: 224, role: "img",
+      "aria-label": "nothing read yet" });
     place.append(
       make("div", { class: "try-break" },
         make("div", { class: "try-controls" },

@@ -15,8 +15,8 @@ from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
 
 BESIDE = ("config.json", "preprocessor_config.json")
 # In the package, so that there are trained weights where nothing can be
-# fetched. All but the last were trained by the recipes of their names; NOTICE and
-# tools/embed_model.py say where the last comes from.
+# fetched. All but the last were trained by the recipes of their names; where
+# the last comes from is in NOTICE and tools/embed_model.py.
 EMBEDDED = {
     "mnist-tiny": Path(__file__).with_name("mnist-tiny.safetensors"),
     "mae-mnist": Path(__file__).with_name("mae-mnist.safetensors"),

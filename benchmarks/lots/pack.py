@@ -1,4 +1,4 @@
-"""What the lots read, copied out of $VITEDU_DATA: less than 50 MB.
+"""What the lots read, copied out of $VITEDU_DATA: under 50 MB for each lot.
 
 `python benchmarks/gpu_day.py --pack DIR`, and there `--data DIR`
 """
@@ -13,7 +13,8 @@ from vitedu.files import make_folder
 CIFAR = "cifar10-jpeg"  # the pair of npz that tools/cifar_jpeg.py decodes
 ANTS = "ants-bees"
 SAMPLE = "imagenet-sample"  # one picture of each class
-PARTS = (CIFAR, ANTS, SAMPLE)
+WASTE = "trashnet"  # 2,527 photographs, in its authors' parts
+PARTS = (CIFAR, ANTS, SAMPLE, WASTE)
 
 
 def pack(folder: Path) -> None:

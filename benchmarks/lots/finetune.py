@@ -33,12 +33,12 @@ def run(options: Options) -> Iterator[Outcome]:
         for name, config in configs.items()
         for seed in seeds
     }
-    tuned = configs["cifar10-finetune"]
+    tuned, large = configs["cifar10-finetune"], large_weights(options)
     note = (
         f"CIFAR-10 as JPEG of quality 75, {tuned.steps} steps at "
         f"{tuned.model.image_size[0]} pixels from "
-        f"{Path(str(tuned.weights)).name}, not the recipe's ViT-B/16 of "
-        "ImageNet-21k at 384"
+        f"{large.name if large else tuned.weights}, not the recipe's ViT-B/16 "
+        "of ImageNet-21k at 384"
     )
     yield from in_pieces(options, pieces, partial(outcome, configs, note))
 

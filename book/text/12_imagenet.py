@@ -139,12 +139,12 @@ for name, source in {"B": in_order, "C": shuffled}.items():
     print(name, labels.tolist())
 
 # %% [markdown]
-# B gets its photographs sorted by class. On a laptop such a mistake costs a minute. On ImageNet it costs the weekend. **How do
-# you plan a run that you can't afford to repeat, and how do you see in its first minute
-# whether it's worth finishing?**
+# B gets its photographs sorted by class. On a laptop such a mistake costs a minute. On
+# ImageNet it costs the weekend. **How do you plan a run that you can't afford to repeat,
+# and how do you see in its first minute whether it's worth finishing?**
 #
-# (We haven't run all of ImageNet ourselves. This chapter measures what can be measured
-# here, computes the rest, and says which is which.)
+# (We haven't run all of ImageNet ourselves. This chapter measures what it can, computes the
+# rest, and says which is which.)
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("head"))
@@ -407,9 +407,9 @@ for name, losses in curves.items():
 print("checked: first losses are ln 6, but for the random head")
 
 # %% [markdown] tags=["predict"]
-# The rate gives itself away. The other two end higher than C, but you only see that because
-# C is printed beside them. On Friday evening you'd have one curve. With the wrong colours it
-# falls, and nothing says that it could be lower.
+# The rate gives itself away. The other two fall more slowly than C, and one of them shakes
+# more, but you only see that because C is printed beside them. On Friday evening you have
+# one curve. With the wrong colours it falls, and nothing says that it could be lower.
 #
 # **What would have told you, before the run, that the colours are wrong?**
 #
@@ -419,9 +419,9 @@ print("checked: first losses are ln 6, but for the random head")
 
 # %% [markdown]
 # Finished weights. With a head of zeros, the first loss is $\ln 6$ whatever the picture is,
-# and then the network learns to live with the wrong colours. A network that has
-# finished learning can't do that. Here's the test on something small, ViT-Ti/16 and a
-# thousand photographs ([chapter 9](09_weights.ipynb)):
+# and then the network learns to live with the wrong colours. A network that has finished
+# learning can't do that. Here's the test at a small size, with ViT-Ti/16 and a thousand
+# photographs ([chapter 9](09_weights.ipynb)):
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 finished = results.read("imagenet-sample")
@@ -599,6 +599,18 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # 3. Where do the 36 bytes come from?
 # 4. Which mistakes of the table can't be seen in one loss curve alone?
 # 5. Why is ReaL accuracy higher than ImageNet's?
+#
+# <details><summary>Answers</summary>
+#
+# 1. The disk moves its head for every file, in a random order. A shard is read in one go.
+# 2. The paper's own and AugReg's. (timm has others of AugReg's, too.)
+# 3. Norms keep 4 bytes for each number, twice. Attention keeps five numbers and the MLP
+#    nine, at 2 bytes.
+# 4. Sorted by class, the same photographs in every process, and colours in another range:
+#    their losses fall, and you can't know how fast they should.
+# 5. Another right answer counts as right, and photographs without one don't count.
+#
+# </details>
 #
 # You've planned a run with 1.28 million photographs. Most of us have five. **What can you
 # learn from five photographs of each thing?** That's [chapter 13](13_few_shot.ipynb).

@@ -21,7 +21,8 @@ def pack(folder: Path) -> None:
     """Copy every part that the lots need. UserError: one isn't there."""
     if "VITEDU_DATA" not in os.environ:
         raise UserError(
-            "set VITEDU_DATA to the folder that holds " + " and ".join(PARTS)
+            "set VITEDU_DATA to the folder that holds "
+            f"{', '.join(PARTS[:-1])} and {PARTS[-1]}"
         )
     source = Path(os.environ["VITEDU_DATA"])
     missing = [name for name in PARTS if not (source / name).is_dir()]

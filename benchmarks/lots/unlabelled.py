@@ -31,9 +31,7 @@ def run(options: Options) -> Iterator[Outcome]:
     """Yield after the run, finished or stopped, and after each probe."""
     config = configured(options)
     place = options.folder / f"run-{config.epochs or config.steps}"
-    began = time.perf_counter()
     found = trained(config, options, place)
-    tell(f"unlabelled: {time.perf_counter() - began:.0f} s in this call")
     pieces = {
         "mae": partial(summary, found),
         "probe": partial(probed, config, options, place, True),

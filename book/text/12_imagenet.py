@@ -350,6 +350,7 @@ for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
     print(f"{name:12} {low:6,.0f} to {high:5,.0f}", end="")
     print(f"   {hours[0]:5.1f} to {hours[1]:4.1f} {cores:6.1f}")
 
+
 # %% [markdown]
 # With eight H100 it's over in half an hour, if eight of them are eight times as fast as
 # one, and if somebody feeds them. Look at the last column! A core takes several

@@ -562,9 +562,10 @@ panels = {"C, healthy": curves["healthy"], "tonight": losses}
 figures.show(*imagenet.losses(panels, math.log(6)))
 
 # %% [markdown]
-# It begins on the line, and it falls. (The recipe cuts out smaller pieces than we did, so
-# it falls more slowly.) You may go home. And this is the real thing: first the packing,
-# then the run, on a T4 or on eight large cards.
+# It begins on the line, so it isn't A. It falls, so it isn't D. And it can't be B, because
+# `prepare` has mixed the classes. You may go home.
+#
+# This is the real thing: first the packing, then the run, on a T4 or on eight large cards.
 #
 # ```sh
 # vitedu prepare imagenet packed short_side=448

@@ -1,5 +1,5 @@
 # %% [markdown] tags=["links", "remove-cell"]
-# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about three minutes of computing on a laptop, no GPU needed
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about 50 minutes · about three minutes of computing on a laptop, no GPU needed
 
 # %% tags=["setup", "remove-cell"]
 import vitedu

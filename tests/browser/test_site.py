@@ -107,6 +107,14 @@ def test_every_picture_has_words(site):
     assert wordless == []
 
 
+def test_a_chapter_shows_before_it_folds(site):
+    for path in sorted(site.glob("book/[0-9][0-9]_*.html")):
+        article = path.read_text().partition("<article")[2]
+        text, _, rest = article.rpartition("What this page ran on")
+        assert "torch 2." in rest and "seed 0, " not in text, path.name
+        assert not re.search(r'</details>\s*<div class="cell_output', text)
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "book").glob("*.ipynb")), ids=lambda path: path.stem
 )

@@ -113,17 +113,20 @@ def set_version(app, config):
 
 
 def carry_alt(render_image):
-    """`render_image` of myst-nb, with the alt text of the output's metadata."""
+    """`render_image` of myst-nb, with what the output's metadata say of it."""
 
     def render(self, data):
         images = render_image(self, data)
-        alt = data.output_metadata.get(data.mime_type, {}).get("alt")
-        if alt:
-            for image in images:
-                image["alt"] = alt
-        if data.mime_type == "image/png" and is_see_through(data.string):
-            for image in images:
+        about = data.output_metadata.get(data.mime_type, {})
+        for image in images:
+            if about.get("alt"):
+                image["alt"] = about["alt"]
+            if data.mime_type != "image/png":
+                continue
+            if is_see_through(data.string):
                 image["classes"].append("see-through")
+            elif about.get("chart"):
+                image["classes"].append("chart")
         return images
 
     return render

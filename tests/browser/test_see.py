@@ -36,6 +36,15 @@ def real():
     return vitedu.load(REAL)
 
 
+def taught(seen):
+    """The station of five shots, with its network."""
+    place = seen.page.locator(".try[data-part=shots]")
+    begin = place.get_by_role("button", name="Teach it two things")
+    if begin.is_visible():
+        begin.click()
+    return place
+
+
 @pytest.mark.slow
 def test_tokens_and_what_is_made_of_them_are_the_packages(seen, real):
     image = vitedu.preprocess(real, photo("cat"))
@@ -81,7 +90,6 @@ def test_patches_that_are_left_out_are_seen_by_none(seen, real):
 
 def test_a_patch_shows_what_is_like_it(seen):
     place = seen.page.locator(".try[data-part=photograph]")
-    place.get_by_text("What do its patches have in common?").click()
     words = place.locator(".try-kinds .try-said")
     words.get_by_text("Patches of one colour are alike").wait_for()
     canvas = place.locator(".try-kinds canvas")
@@ -101,7 +109,6 @@ def test_a_patch_shows_what_is_like_it(seen):
 
 def test_it_leaves_out_any_blocks_and_patches(seen):
     place = seen.page.locator(".try[data-part=photograph]")
-    place.get_by_text("Break it").click()
     before, after = (
         place.locator(".try-break .guesses").nth(i) for i in range(2)
     )
@@ -116,8 +123,7 @@ def test_it_leaves_out_any_blocks_and_patches(seen):
 
 
 def test_two_things_are_taught_from_photographs(seen):
-    place = seen.page.locator(".try[data-part=shots]")
-    place.get_by_role("button", name="Teach it two things").click()
+    place = taught(seen)
     place.get_by_text("So far 0 of first thing, 0 of second").wait_for()
     rubbish = load_folder(folder_of("trashnet-small")).train
     chosen = {"glass": [], "paper": []}
@@ -142,19 +148,20 @@ def test_two_things_are_taught_from_photographs(seen):
 
 
 def test_the_camera_is_asked_for_and_may_be_refused(seen):
-    place = seen.page.locator(".try[data-part=shots]")
+    place = taught(seen)
     shoot = place.get_by_role("button", name="Take one with").last
     seen.page.evaluate(
-        "navigator.mediaDevices.getUserMedia = () => Promise.reject(Error())"
+        "() => { navigator.mediaDevices.getUserMedia = "
+        "() => Promise.reject(Error()); }"
     )
     shoot.click()
     place.get_by_text("the camera cannot be used here").wait_for()
     seen.page.evaluate(
-        """navigator.mediaDevices.getUserMedia = async () => {
+        """() => { navigator.mediaDevices.getUserMedia = async () => {
           const canvas = document.createElement("canvas");
           canvas.getContext("2d").fillRect(0, 0, 300, 150);
           return canvas.captureStream(10);
-        }"""
+        }; }"""
     )
     shoot.click()
     place.get_by_text("The camera is on.").wait_for()

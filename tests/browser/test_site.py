@@ -108,10 +108,10 @@ def test_every_picture_has_words(site):
 
 
 def test_a_chapter_shows_before_it_folds(site):
-    for path in sorted(site.glob("book/[0-9][0-9]_*.html")):
-        article = path.read_text().partition("<article")[2]
+    for page in CHAPTERS:
+        article = (site / page).read_text().partition("<article")[2]
         text, _, rest = article.rpartition("What this page ran on")
-        assert "torch 2." in rest and "seed 0, " not in text, path.name
+        assert "torch 2." in rest and "seed 0, " not in text, page
         assert not re.search(r'</details>\s*<div class="cell_output', text)
 
 
@@ -286,6 +286,25 @@ def test_search_quotes_the_passage_and_no_buttons(server, visit, words, quoted):
         or passage.strip().startswith(junk)
     ] == []
     assert opened.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "entry"),
+    [("ledger", "corners", "#inside-photographs"), ("api", "rollout", "dl.py")],
+)
+def test_a_long_page_is_folded_and_can_be_filtered(
+    server, visit, page, words, entry
+):
+    opened = visit(f"{server}book/{page}.html")
+    status = opened.page.locator(".list-filter [role=status]")
+    opened.page.get_by_label("Show only").fill(words)
+    count, _, total = status.inner_text().partition(" of ")
+    assert 0 < int(count) < int(total) / 3
+    shown = opened.page.locator(f"article {entry}").filter(visible=True)
+    assert words in shown.first.inner_text().lower()
+    opened.page.get_by_label("Show only").fill("nothing has these words")
+    assert status.inner_text() == f"0 of {total}"
+    assert opened.overhang() <= 0 and opened.wrong == []
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])

@@ -192,9 +192,9 @@
     const askTen = make("p", { class: "try-head" });
     const pad = make("div"); // what only digits have
 
-    const NAMES = { rate: "Learning rate", steps: "Steps", patch: "Patch size",
-      width: "Width", depth: "Blocks", heads: "Heads", seed: "Seed",
-      task: "Learn" };
+    const NAMES = { task: "Learn", rate: "Learning rate", steps: "Steps",
+      patch: "Patch size", width: "Width", depth: "Blocks", heads: "Heads",
+      seed: "Seed" };
     const SWITCHES = { positions: "positions", shuffled: "shuffled labels" };
     function control(name) {
       if (name in SWITCHES) {
@@ -213,6 +213,7 @@
         const [label, select] = choice(NAMES.task, TASKS,
           (value) => change(name, value));
         controls.task = (value) => { select.value = value; };
+        label.className = "try-task";
         return label;
       }
       const values = [...OPTIONS[name]].sort((a, b) => a - b);

@@ -97,7 +97,9 @@ document.addEventListener("DOMContentLoaded", () => {
     if (document.querySelector(".try[data-part=learn]")) {
       names.push("train.js", "teach.js", "tasks.js", "learner.js", "learn.js");
     }
-    if (document.querySelector(".try[data-part=listen]")) names.push("listen.js");
+    for (const part of ["listen", "walk"]) {
+      if (document.querySelector(`.try[data-part=${part}]`)) names.push(`${part}.js`);
+    }
     for (const name of names) {
       const script = document.createElement("script");
       script.src = new URL(`try/${name}`, bookScript);

@@ -138,3 +138,23 @@ def test_weights_that_16_bits_cannot_hold_are_refused():
     model.head.bias.data[3] = 1e6
     with pytest.raises(vitedu.UserError, match="bias is too large"):
         try_files.weights(model)
+
+
+@torch.no_grad()
+def test_the_walk_is_through_the_network(folder):
+    target, walk = assigned(folder / "walk-numbers.js")
+    assert target == "vitedu.walk"
+    model = vitedu.load("ViT-Ti/16")
+    images = vitedu.preprocess(model, photo("hopper"))
+    with vitedu.record_attention(model) as maps:
+        model(images)
+    found = torch.tensor(walk["scores"]).softmax(dim=0)
+    patch, head = walk["patch"] + 1, walk["head"] - 1
+    want = maps[walk["block"] - 1][0, head, patch]
+    assert torch.allclose(found, want, atol=1e-3)
+    assert walk["most"] == want[1:].topk(3).indices.tolist()
+    word = torch.tensor(walk["word"]) + torch.tensor(walk["position"])
+    assert torch.allclose(word, model.embed(images)[0, patch], atol=2e-3)
+    keys, query = torch.tensor(walk["keys"]), torch.tensor(walk["query"])
+    scores = torch.tensor(walk["scores"])[torch.tensor(walk["most"]) + 1]
+    assert torch.allclose(keys @ query / 8, scores, atol=0.02)

@@ -299,7 +299,6 @@ def opened(file: File) -> Iterator["Image"]:
 
 
 def header(file: File) -> "Image":
-    """The image of `opened`, for a caller who closes it."""
     from PIL import Image
 
     source: Path | BinaryIO
@@ -432,7 +431,6 @@ def _from_array(array: Any) -> "Image":
 def converted(
     image: "Image", channels: int, orientation: Orientation = "upright"
 ) -> "Image":
-    """The image in mode L or RGB, decoded and turned."""
     from PIL import Image
 
     image.load()

@@ -74,7 +74,6 @@ class StepMemory(NamedTuple):
 
 
 def images_at_once(config: TrainConfig, num_processes: int = 1) -> int:
-    """Of a step, in one process."""
     share = -(-config.batch_size // num_processes)
     return min(config.micro_batch_size or share, share)
 
@@ -143,7 +142,6 @@ def fitted(
 
 
 def added_words(config: TrainConfig, before: TrainConfig) -> str:
-    """What `fitted` changed, as it is typed."""
     words = []
     if config.micro_batch_size != before.micro_batch_size:
         words.append(f"micro_batch_size={config.micro_batch_size}")
@@ -153,7 +151,6 @@ def added_words(config: TrainConfig, before: TrainConfig) -> str:
 
 
 def gpu_hours(config: TrainConfig, num_images: int, gpu: str) -> float:
-    """Hours on one `gpu` of GPUS, at its assumed share of the peak."""
     peak = budget.datasheet(gpu, GPUS[gpu].precision)
     assert peak is not None  # GPUS are in the data sheets
     operations = num_images * budget.training_flops(config.model)

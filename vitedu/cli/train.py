@@ -54,7 +54,6 @@ def train(options: argparse.Namespace) -> Answer:
 
 
 def plan_of(options: argparse.Namespace) -> tuple[TrainConfig, Path]:
-    """The whole configuration, and the run folder."""
     names, fields = split_words(options.words)
     if "recipe" in fields:
         raise UserError("recipe= is not a setting; name the recipe after train")

@@ -138,11 +138,7 @@ def _dataset(
     origin: str,
     class_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """A data set of x_train, y_train, x_test and y_test, as `open_pair` takes.
-
-    Class names default to `arrays["class_names"]`, else to numbers. UserError:
-    the arrays don't fit.
-    """
+    """A data set of x_train, y_train, x_test, y_test, as `open_pair` takes."""
     class_names = class_names or tuple(map(str, arrays.get("class_names", ())))
     digest = hashlib.sha256()
     parts = []

@@ -26,8 +26,6 @@ Layout = tuple[str, tuple[str, ...]]
 
 
 class File(NamedTuple):
-    """A file to download, with its expected digest."""
-
     name: str
     sha256: str
 
@@ -294,7 +292,6 @@ class MissingDataError(UserError):
 
 
 def folders_of(name: str) -> tuple[Path, ...]:
-    """Where to look for a set; the cache comes last."""
     if kind_of(name) == "package":
         return (Path(__file__).parent,)
     if kind_of(name) == "photos":

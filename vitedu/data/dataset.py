@@ -309,7 +309,6 @@ class Dataset:
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """What has changed between two records of a Dataset, if anything."""
     if before == now:
         return None
     name, old, new = now["name"], before.get("num_images"), now["num_images"]

@@ -33,7 +33,7 @@ from vitedu.data.catalogue import (
     sets_of,
 )
 from vitedu.data.readers.folder import contents, has_pictures, is_picture
-from vitedu.errors import UserError, did_you_mean, reason
+from vitedu.errors import UserError, did_you_mean, explained, reason
 from vitedu.files import user_path
 
 SILENT_SECONDS = 30  # without a byte
@@ -77,7 +77,8 @@ def locate(
         raise not_here(name, _by_hand(name))
     *_, folder = folders_of(name)
     mirrors = mirrors or named.mirrors
-    try:
+    end = "make room there, or set VITEDU_CACHE to a folder that can be written"
+    with explained(f"cannot write {folder}", end=f"; {end}"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if named.kind == "zip":
             _download_folder(name, folder, mirrors)
@@ -86,11 +87,6 @@ def locate(
                 if not os.path.isfile(folder / file.name):
                     folder.mkdir(exist_ok=True)
                     _download(name, file, folder, mirrors)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {reason(error)}; make room there, or set "
-            "VITEDU_CACHE to a folder that can be written"
-        ) from error
     path = _found(named, folder)
     if path is None:
         raise UserError(
@@ -119,7 +115,6 @@ def where() -> dict[str, Location | None]:
 
 
 def present(name: str) -> Location | None:
-    """Where a set is now, if no `data` is given."""
     *own, cache = folders_of(name)
     is_carried = kind_of(name) in ("package", "photos")
     origin = "package" if is_carried else "cache"
@@ -168,7 +163,6 @@ def not_here(name: str, by_hand: str) -> MissingDataError:
 
 
 def unfit(data: str | Path, remedy: str) -> UserError:
-    """`data` isn't what a set needs: what it has, and what to do."""
     path = user_path(data)
     found = "is a file" if os.path.exists(path) else "does not exist"
     if os.path.isdir(path):
@@ -180,7 +174,6 @@ def unfit(data: str | Path, remedy: str) -> UserError:
 
 
 def _found(named: NamedSet, folder: Path) -> Path | None:
-    """The folder or file of a set, in a folder that may have it."""
     if named.kind in ("torchvision", "photos"):
         return folder if os.path.isdir(folder) else None
     if named.kind == "zip":
@@ -209,7 +202,6 @@ def _files(named: NamedSet) -> str:
 
 
 def _by_hand(name: str) -> str:
-    """What to do where the download is forbidden or fails."""
     named, (*_, folder) = CATALOGUE[name], folders_of(name)
     files = _files(named)
     if named.splits:
@@ -256,7 +248,6 @@ def _download(
 
 
 def _download_folder(name: str, folder: Path, mirrors: tuple[str, ...]) -> None:
-    """Download a zip, unpack and sort it, if no other process has."""
     named = CATALOGUE[name]
     zipped = named.files[0].name
     with TemporaryDirectory(

@@ -175,7 +175,6 @@ def open_split(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Split:
-    """What `as_source` takes, as a Split. UserError: empty, or not in KINDS."""
     if isinstance(data, str | PathLike):
         data = find_images(data)
     elif isinstance(data, Dataset):
@@ -416,18 +415,15 @@ def holds_pictures(place: Path) -> bool:
 
 
 def parts_of(folder: str | PathLike[str]) -> dict[str, Path]:
-    """Those of train, val and test that exist; {}: it is one part."""
     place = _local(folder)
     return reader_of(place).parts(place)
 
 
 def reader_of(place: Path) -> PlaceReader:
-    """The reader that accepts `place`, else that of folders."""
     return accepting(place) or folders
 
 
 def accepting(place: Path) -> PlaceReader | None:
-    """The first of READERS for this path, or for the prefix of this name."""
     is_name = not os.path.lexists(place)
     for reader in READERS:
         prefix = reader.PREFIX

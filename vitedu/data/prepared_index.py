@@ -38,8 +38,6 @@ class Shard(NamedTuple):
 
 
 class Part(NamedTuple):
-    """train, val or test."""
-
     counts: tuple[int, ...]  # the pictures of each class
     shards: tuple[Shard, ...]
 
@@ -49,8 +47,6 @@ class Part(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What a prepared folder contains, and how it was made."""
-
     is_complete: bool
     settings: Settings
     source: str  # 16 hex digits: the names and sizes of the original files
@@ -65,7 +61,6 @@ class Index(NamedTuple):
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """A sentence for each picture that could not be read."""
         shards = self.shards.values()
         return tuple(each for shard in shards for each in shard.unreadable)
 
@@ -103,7 +98,6 @@ def finished_index(folder: Path) -> Index | None:
 
 
 def read_index(folder: Path) -> Any:
-    """The Index in a folder; None: there is none. UserError: it is damaged."""
     path = folder / NAME
     try:
         values = read_json(path)

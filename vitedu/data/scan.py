@@ -55,7 +55,6 @@ def checking_for(seconds: float) -> Iterator[None]:
 
 
 def files_key(files: Iterable[Path], *more: object) -> str:
-    """Hash of names, sizes and dates of files, and of pillow: 16 hex digits."""
     digest = hashlib.sha256(f"{[PIL.__version__, *more]}\n".encode())
     for file in files:
         with suppress(OSError):

@@ -145,7 +145,6 @@ def all_rows(
     batches: Iterable[tuple[Tensor, Tensor]],
     what: str,
 ) -> tuple[Tensor, Tensor]:
-    """`compute(images)` and the labels of all images, on the CPU."""
     rows, all_labels = [], []
     with torch.no_grad(), explain_killed_workers():
         for images, labels in batches:

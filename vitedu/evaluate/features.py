@@ -105,12 +105,10 @@ def features_of_both(
 
 
 def percent_right(answers: Tensor, labels: Tensor) -> float:
-    """How many answers (n,) are the labels (n,), in percent."""
     return 100 * (answers == labels).double().mean().item()
 
 
 def check_features(what: str, features: Tensor, labels: Tensor) -> None:
-    """ValueError unless a classifier can use them."""
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
             f"the {what} need features (n, d) and labels (n,), got "

@@ -30,7 +30,7 @@ from vitedu.data.readers.folder import (
     pictures_in,
     readable,
 )
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained, reason
 from vitedu.evaluate.accuracy import Answers, all_logits, top_k_correct
 from vitedu.evaluate.batches import (
     Model,
@@ -183,10 +183,8 @@ def real_rows(names: Sequence[str]) -> list[int]:
 def read_real(path: str | PathLike[str]) -> RealLabels:
     path = user_path(path)
     check_regular(path)
-    try:
+    with explained(f"cannot read {path}", OSError, ValueError):
         values: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
     if not isinstance(values, list) or len(values) != NUM_REAL:
         raise UserError(
             f"{path} isn't ImageNet-ReaL's real.json, a list of {NUM_REAL:,} "
@@ -247,7 +245,6 @@ def objectnet_accuracy(
 
 
 def find_objectnet(folder: Path) -> Path | None:
-    """The published folder, given itself or its images/; None: another."""
     root = folder.absolute().parent if folder.name == "images" else folder
     has_mapping = (root / "mappings" / TO_IMAGENET).is_file()
     return root if has_mapping and (root / "images").is_dir() else None
@@ -264,7 +261,6 @@ def read_objectnet(root: Path) -> ObjectNet:
 
 
 def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
-    """The model's ImageNet class indices for each folder."""
     folders, to_imagenet, to_pytorch = (
         read_json(mappings / name)
         for name in (FOLDERS, TO_IMAGENET, TO_PYTORCH)

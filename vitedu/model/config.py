@@ -16,7 +16,7 @@ from typing import (
     get_args,
 )
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, unknown
 from vitedu.fields import (
     LATER,
     Count,
@@ -220,11 +220,6 @@ class ViTConfig:
         return self.num_patches + self.num_prefix_tokens
 
     @property
-    def num_layers(self) -> int:
-        """How many blocks there are."""
-        return self.depth
-
-    @property
     def has_resnet(self) -> bool:
         """Whether it is a ResNet, or a ViT with one in front."""
         return isinstance(self.stem, Hybrid)
@@ -247,8 +242,7 @@ def seam_from_json(seam: str, value: Any) -> Any:
     name = str(fields.pop("name", None))
     by_name = {kind.__name__: kind for kind in SEAMS[seam]}
     if name not in by_name:
-        end = did_you_mean(name, by_name)
-        raise UserError(f"there is no {seam} {name!r}; {end}")
+        raise unknown(seam, name, by_name)
     return from_json(by_name[name], fields)
 
 
@@ -262,10 +256,7 @@ def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
     """
     table = named_fields(name)
     if table is None:
-        known = (*NAMES, *HYBRIDS)
-        raise UserError(
-            f"there is no model {name!r}; " + did_you_mean(name, known)
-        )
+        raise unknown("model", name, (*NAMES, *HYBRIDS))
     check_names("ViTConfig", overrides, [x.name for x in fields(ViTConfig)])
     return ViTConfig(**(table | overrides))
 

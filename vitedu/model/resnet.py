@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, unknown
 from vitedu.fields import (
     Count,
     Depth,
@@ -161,11 +161,6 @@ class ResNetConfig:
         return "mean"
 
     @property
-    def num_layers(self) -> int:
-        """The number of units in all stages."""
-        return sum(self.layers)
-
-    @property
     def has_resnet(self) -> bool:
         """Whether it is a ResNet, or a ViT with one in front."""
         return True
@@ -186,9 +181,7 @@ def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
     UserError: the name or a field is unknown.
     """
     if name not in RESNETS:
-        raise UserError(
-            f"there is no model {name!r}; " + did_you_mean(name, RESNETS)
-        )
+        raise unknown("model", name, RESNETS)
     known = (each.name for each in fields(ResNetConfig))
     check_names("ResNetConfig", overrides, known)
     family, layers, width = RESNETS[name]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data.dataset import changes
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained
 from vitedu.files import replace_file
 from vitedu.model.network import Network
 from vitedu.train.processes import SINGLE, Processes
@@ -33,7 +33,6 @@ def checkpoint_content(
     pending: Sequence[StepResult] = (),
     processes: Processes = SINGLE,
 ) -> dict[str, Any]:
-    """All that the next step depends on: tensors and plain values, by part."""
     return {
         "format": FORMAT,
         "config": state.config.to_json(),
@@ -57,11 +56,8 @@ def as_bytes(content: dict[str, Any]) -> bytes:
 
 
 def read_saved(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint, on the CPU. UserError: it is damaged."""
-    try:
+    with explained(f"cannot read {path}"):
         file = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
     serialised, checksum = file[:-32], file[-32:]
     if hashlib.sha256(serialised).digest() != checksum:
         raise UserError(
@@ -80,8 +76,6 @@ def read_saved(path: Path) -> dict[str, Any]:
 def load_checkpoint(
     path: Path, state: TrainState, processes: Processes = SINGLE
 ) -> tuple[float, list[StepResult]]:
-    """Put a file's state into `state`; seconds so far, and pending results."""
-
     def read() -> dict[str, Any]:
         content = read_saved(path)
         if changed := changes(content["data"], state.data):
@@ -139,7 +133,6 @@ def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
 
 
 def first_not_finite(values: Any, name: str = "") -> str | None:
-    """The name of the first tensor with nan or infinity in nested dicts."""
     if isinstance(values, Tensor):
         return None if values.isfinite().all() else name
     if isinstance(values, list | tuple):
@@ -190,7 +183,6 @@ class Saver:
         self.saved_step = self.state.step
 
     def check_loss(self, totals: list[StepResult]) -> None:
-        """UserError: the loss of these steps is not finite."""
         loss_sum = float(sum(result.loss_sum for result in totals))
         if math.isfinite(loss_sum):
             return

@@ -205,7 +205,6 @@ def finetune_config(
     *,
     dataset: str | None = None,
 ) -> TrainConfig:
-    """A command's configuration; with a `dataset`, `data` is where it is."""
     if dataset is None:
         dataset, data = data, None
     if dataset is None:
@@ -275,7 +274,6 @@ def with_weights(
 def adapt(
     model: Network, names: tuple[str, ...], settings: dict[str, Any]
 ) -> list[str]:
-    """Fit a model to these classes and image size in place; notes on it."""
     for name in ("dropout", "drop_path"):
         if name in settings:
             raise UserError(

@@ -295,8 +295,6 @@ def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
 
 
 class Loop:
-    """A run from first to last step: vitedu's only training loop."""
-
     def __init__(
         self,
         state: TrainState,
@@ -354,7 +352,6 @@ class Loop:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last step has been taken, or patience has run out."""
         return self.state.is_done or self.journal.has_stalled()
 
     def update(self, batch: tuple[Tensor, Tensor]) -> None:
@@ -388,7 +385,6 @@ class Loop:
         self.saver.save(self.journal.seconds, self.journal.totals())
 
     def validate(self) -> None:
-        """Validate at the end of an epoch, unless the log has it already."""
         state, source = self.state, self.sources.validation
         ends_epoch = state.is_done or state.step % state.epoch_steps == 0
         if source is None or state.step == 0 or not ends_epoch:
@@ -418,7 +414,6 @@ class Loop:
         return measured
 
     def finish(self, command: str) -> Run:
-        """Measure the test part; write weights and result, or what there is."""
         is_finished = self.is_over and not self.stopped
         model, test = self.saver.final_model(is_finished), None
         if is_finished:

@@ -134,7 +134,6 @@ class Journal:
         ]
 
     def measure(self, totals: list[StepResult]) -> None:
-        """Log the mean of the steps since the last line."""
         state, seconds = self.state, self.seconds
         num_images = sum(result.num_images for result in totals)
         before = self.last("loss")["wall_seconds"]
@@ -211,7 +210,6 @@ class Journal:
         return max(lines, key=lambda x: x["validation_accuracy"], default={})
 
     def has_stalled(self) -> bool:
-        """Whether the last `patience` epochs brought no better accuracy."""
         patience, name = self.state.config.patience, "validation_accuracy"
         measured = [x[name] for x in self.history if name in x]
         if patience is None or not measured:
@@ -219,7 +217,6 @@ class Journal:
         return len(measured) - 1 - measured.index(max(measured)) >= patience
 
     def mean_wait(self) -> float | None:
-        """The share of wall time spent waiting for data, or None."""
         waited = before = 0.0
         for line in self.history:
             if "data_wait" in line:
@@ -275,7 +272,6 @@ class Journal:
 
 
 def loss_unit(network: nn.Module) -> str:
-    """Cross-entropy is in nats; a loss between pixels isn't one."""
     target = getattr(network.config, "target", None)
     is_of_pixels = isinstance(network, MAE) or target == "pixels"
     return "mean squared error" if is_of_pixels else "nats"
@@ -306,7 +302,6 @@ class DataWait:
             asked = self.now()
 
     def now(self) -> "float | torch.cuda.Event":
-        """The time; on a GPU an event behind all work queued there."""
         if self.device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -314,7 +309,6 @@ class DataWait:
         return event
 
     def take(self) -> float:
-        """Seconds since the last call; waits for a GPU."""
         seconds = 0.0
         for asked, came in self.waits:
             if isinstance(came, float):

@@ -12,7 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from vitedu import files, results
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained
 from vitedu.train.config import TrainConfig, as_settings, differences
 
 LOCK = ".lock"
@@ -132,24 +132,14 @@ class RunFolder:
         number = 1
         while os.path.lexists(old := Path(f"{self.path}.{number}")):
             number += 1
-        with self.locked():
-            try:
-                return self.path.rename(old)
-            except OSError as error:
-                raise UserError(
-                    f"cannot rename {self.path}: {reason(error)}"
-                ) from None
+        with self.locked(), explained(f"cannot rename {self.path}"):
+            return self.path.rename(old)
 
     # --- its files
 
     def append(self, line: dict[str, Any]) -> None:
-        try:
-            with open(self.log, "a") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.log}: {reason(error)}"
-            ) from None
+        with explained(f"cannot write {self.log}"), open(self.log, "a") as file:
+            file.write(json.dumps(line) + "\n")
 
     def rewind(self, step: int) -> list[dict[str, Any]]:
         """Drop what will be logged again: later steps and the test part."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError, check_free, reason
+from vitedu.errors import UserError, check_free, explained, reason
 from vitedu.files import check_regular, list_folder, read_json, user_path
 from vitedu.weights.checkpoint import Metadata
 from vitedu.weights.mapping import listed
@@ -169,15 +169,14 @@ def read_file(path: Path) -> Content:
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
-    try:
-        with safe_open(path, framework="pt") as file:
-            # copies: what the library hands out would change with the file
-            arrays = {k: file.get_tensor(k).clone() for k in file.keys()}
-            return arrays, file.metadata() or {}
-    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read as safetensors: {reason(error)}"
-        ) from None
+    kinds = SafetensorError, OSError, RuntimeError, ValueError
+    with (
+        explained(f"{path} cannot be read as safetensors", *kinds),
+        safe_open(path, framework="pt") as file,
+    ):
+        # copies: what the library hands out would change with the file
+        arrays = {k: file.get_tensor(k).clone() for k in file.keys()}
+        return arrays, file.metadata() or {}
 
 
 def read_npz(path: Path) -> dict[str, Tensor]:
@@ -295,7 +294,6 @@ def state_dict_in(path: Path, content: Any) -> Content:
 
 
 def arguments_in(content: Any) -> dict[str, Any] | None:
-    """The arguments of timm's train.py, and the name of its network."""
     args = content.get("args") if isinstance(content, dict) else None
     arch = content.get("arch") if isinstance(args, Namespace) else None
     return {"arch": arch, "args": vars(args)} if arch else None

@@ -18,7 +18,7 @@ from torch import Tensor
 from vitedu.budget.meta import on_meta
 from vitedu.data.imagenet import assumed_names
 from vitedu.data.readers.folder import is_picture
-from vitedu.errors import UserError, check_free, counted, reason
+from vitedu.errors import UserError, check_free, counted, explained
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
@@ -76,8 +76,6 @@ class LoadFields(ViTFields, total=False):
 
 
 class WeightsFile(NamedTuple):
-    """A file of weights, read and understood, before any change."""
-
     path: Path
     dialect: Dialect
     checkpoint: Checkpoint
@@ -140,12 +138,9 @@ def load(
     state, resized = resized_state(before, config)
     state, dropped, new = with_head(before.config, model, state)
     check_tensors(path, state, model.state_dict(), bool(given))
-    try:
+    absent = f"device {str(device)!r} is not available"
+    with explained(absent, RuntimeError, AssertionError):
         state = {k: x.to(device, dtype).contiguous() for k, x in state.items()}
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device {str(device)!r} is not available: {reason(error)}"
-        ) from None
     check_finite(path, state)
     model.load_state_dict(state, assign=True)
     has_its_head = config.num_classes == before.config.num_classes
@@ -215,10 +210,8 @@ def find_arrays(
             f"{name} is a picture, and weights come first, as in `vitedu "
             f"predict ViT-Ti/16 {name}`"
         )
-    try:
+    with explained(f"cannot read {name}"):
         is_here = path.exists()
-    except OSError as error:
-        raise UserError(f"cannot read {name}: {reason(error)}") from None
     if is_here:
         return read_arrays(path, ignore=ignore)
     found = read_arrays(hub.find(name), ignore=ignore)
@@ -248,7 +241,6 @@ def recognise(found: Arrays) -> Dialect:
 
 
 def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
-    """Where the JSON beside a file disagrees with the preprocessing used."""
     size, spec = checkpoint.config.image_size, checkpoint.preprocess
     beside = metadata.preprocessor or metadata.config
     beside = beside.get("pretrained_cfg") or beside  # as timm writes it

@@ -29,7 +29,6 @@ SUFFIXES = (".safetensors",)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The arrays unchanged, with what the header says."""
     try:
         content = parse_json(metadata.header["vitedu"], "the key 'vitedu'")
         fields = content.get("config")

@@ -134,7 +134,6 @@ def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
 
 
 def _sizes(augment: Augment) -> list[int]:
-    """Numbers for geometry, for erasing and jitter, and for each layer."""
     # a new kind is drawn last, so that the others keep their numbers
     return [10, 8] + [2] * augment.rand_layers
 

@@ -170,8 +170,6 @@ def translate_y(images: Tensor, share: Tensor) -> Tensor:
 
 
 class Operation(NamedTuple):
-    """How a group of samples changes, and by how much."""
-
     # of (b, c, h, w) uint8 and values (b,)
     change: Callable[[Tensor, Tensor], Tensor]
     # of levels (b,), where -1 to 1 is the whole range

@@ -104,7 +104,6 @@ class ArraySource(Feed):
 
 
 def check_size(images: Tensor, preprocess: PreprocessSpec) -> None:
-    """UserError: (n, c, h, w) differs in size or channels from `preprocess`."""
     channels, *size = images.shape[1:]
     if tuple(size) != preprocess.image_size:
         wanted = "x".join(map(str, preprocess.image_size))

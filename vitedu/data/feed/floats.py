@@ -39,7 +39,6 @@ def is_prepared(picture: Any) -> bool:
 
 
 def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
-    """Floats (..., c, h, w) as float32. UserError: not of the model's size."""
     images = torch.as_tensor(picture).float()
     wanted = (spec.in_channels, *spec.image_size)
     if images.shape[-3:] != wanted or images.ndim not in (3, 4):
@@ -113,7 +112,6 @@ class RangeCheck:
             )
 
     def _culprit(self) -> str:
-        """What the range of every channel looks like."""
         for name, numbers in OTHERS.items():
             if len(numbers[0]) not in (1, self.spec.in_channels):
                 continue

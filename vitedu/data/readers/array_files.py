@@ -38,7 +38,6 @@ NUM_LABELS = {"cifar10": 1, "cifar100": 2}  # coarse and fine
 
 
 def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, Array]:
-    """The arrays of four files, plain or .gz. UserError: missing or damaged."""
     arrays = {}
     for key, name in zip(KEYS, names, strict=True):
         path = folder / name
@@ -133,7 +132,6 @@ def cifar_arrays(path: Path, name: str) -> dict[str, Any]:
 
 
 def _files(path: Path, batches: list[str]) -> dict[str, bytes]:
-    """The files of a folder or an archive, by name."""
     if os.path.isdir(path):
         names = [*batches, *(f"{batch}.bin" for batch in batches)]
         found = [path / name for name in names if os.path.isfile(path / name)]

@@ -45,7 +45,6 @@ class HubReader(Reader):
         return len(self.dataset)
 
     def __getitem__(self, row: int) -> tuple[Path | NamedBytes, None]:
-        """An encoded picture, or its path. UserError: the row has neither."""
         name = self.name_of(row)
         stored = self.dataset[row][self.column] or {}
         if stored.get("bytes") is not None:
@@ -80,7 +79,6 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """The readable pictures. UserError: no such set, split or column."""
     dataset, column, labels, names = _opened(place)
     import datasets  # here: `_opened` has said it if it isn't installed
 
@@ -123,7 +121,6 @@ def _address(place: Path) -> tuple[str, str]:
 
 
 def _splits(name: str) -> dict[str, Any]:
-    """All splits. UserError: `datasets` is missing, or can't find the set."""
     try:
         import datasets
     except ImportError:

@@ -20,7 +20,6 @@ DARK = 0.25  # of a picture where no giant is
 
 
 def render(found: Explanation, model: ViT, name: str, whose: str) -> str:
-    """The page: `name` is the picture's, `whose` the model's."""
     picture = as_seen(found.image, model.preprocess)
     title = f"What a ViT sees in {name}"
     if found.answers:

@@ -59,7 +59,6 @@ def write_report(
     test: Source | str,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Measured | None:
-    """Write report.html; `test` may say why the test part is missing."""
     config = TrainConfig.from_json(run.result["config"])
     measured = None
     if not isinstance(test, str):
@@ -121,7 +120,6 @@ def render(contents: Contents) -> str:
 
 
 def facts(contents: Contents) -> list[tuple[str, str]]:
-    """What the run said of itself, and how fast it was."""
     result = contents.result
     rows = sorted(result.get("facts", {}).items())
     name = "images_per_second"

@@ -24,8 +24,6 @@ SIZES = {
 
 
 class Row(NamedTuple):
-    """One row of Table 3."""
-
     epochs: int
     lr: float
     schedule: str
@@ -100,7 +98,6 @@ def paper_jft(tier: str, model: str = "ViT-B/16") -> TrainConfig:
 
 
 def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
-    """The configuration of one row. UserError: the table lacks this model."""
     rows = TABLE_3[dataset]
     if model not in rows:
         raise UserError(

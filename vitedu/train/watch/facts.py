@@ -48,7 +48,6 @@ def class_line(source: Source) -> str:
 
 
 def learning(state: TrainState) -> str:
-    """How many weights learn, if not all."""
     weights = list(state.network.parameters())
     count = sum(each.numel() for each in weights if each.requires_grad)
     if all(each.requires_grad for each in weights):

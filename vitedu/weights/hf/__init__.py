@@ -76,7 +76,6 @@ POSITIONS = (Learned1D(),)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The checkpoint in a file; defaults are transformers' own."""
     dropped, notes = (), ()
     for what, pattern in AROUND.items():
         names = tuple(name for name in arrays if re.match(pattern, name))
@@ -135,7 +134,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
 
 
 def kind_in(spelling: Spelling, prefix: str, names: set[str]) -> str:
-    """The key of `KINDS` for a file with these names."""
     if spelling is CLIP:
         is_clip = f"{prefix}pre_layrnorm.weight" in names
         return "clip" if is_clip else "siglip"

@@ -266,10 +266,7 @@ class UnreadablePicture(UserError):
 def as_image(
     picture: Picture, channels: int, orientation: Orientation = "upright"
 ) -> "Image":
-    """Any `Picture` as a pillow image in its full size, mode L or RGB.
-
-    A file that is open stays open.
-    """
+    """Any `Picture` as a pillow image in its full size, mode L or RGB."""
     from PIL import Image
 
     if channels not in (1, 3):

@@ -294,10 +294,7 @@ def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
 
 
 def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
-    """The error for a step that didn't fit, with what would.
-
-    If the prediction says that it fits, half as many images at a time.
-    """
+    """The error for a step that didn't fit, with what would."""
     world_size = from_environment().world_size
     at_once = images_at_once(config, world_size)
     free, _ = torch.cuda.mem_get_info(device)

@@ -101,10 +101,7 @@ def twins(count: int, *, seed: int = 0) -> Twins:
 def same_or_different(
     count: int, *, on_grid: bool = True, seed: int = 0, alphabet: int = 0
 ) -> Puzzles:
-    """Two of 16 glyphs on 16 x 16 pixels: 1 if both are the same.
-
-    Alphabet 1 has 16 others.
-    """
+    """Two of 16 glyphs on 16 x 16 pixels: 1 if both are the same."""
     words = Words(count, 280, seed)
     labels = words.below(2, 1)[:, 0]
     first = words.below(KINDS, 1)[:, 0]
@@ -183,10 +180,7 @@ def named(name: str, num_test: int) -> tuple[Puzzles, Puzzles]:
 
 
 class Words:
-    """Random numbers for `count` pictures, `each` words a picture.
-
-    UserError: no pictures, or more than memory holds.
-    """
+    """Random numbers for `count` pictures, `each` words a picture."""
 
     def __init__(self, count: int, each: int, seed: int) -> None:
         count = converted("count", count, Count)

@@ -387,10 +387,7 @@ def known_classes(
 
 
 def can_train_on(place: Path, count: int) -> bool:
-    """Whether `place` is a folder with so many pictures to train on, as listed.
-
-    Shards count if `vitedu prepare` made them.
-    """
+    """Whether `place` is a folder with so many listed pictures to train on."""
     if os.path.isdir(place) and (index := finished_index(place)):
         num_listed = index.parts["train"].num_samples
     elif reader_of(place) is folders:

@@ -127,10 +127,7 @@ def decoding_threads(num_threads: int) -> Iterator[ThreadPoolExecutor]:
 def _undecodable(
     split: Split, rows: Sequence[int]
 ) -> tuple[dict[int, str], str]:
-    """Why some of these rows can't be decoded; a hash of the other files.
-
-    A terminal shows a bar.
-    """
+    """Why some of these rows can't be decoded; a hash of the other files."""
     from PIL import Image
 
     one_large, deadline = threading.Lock(), DEADLINE.get()

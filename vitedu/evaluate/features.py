@@ -60,10 +60,7 @@ def features_and_names(
     batch_size: int = 64,
     num_workers: int = 0,
 ) -> tuple[Features, tuple[str, ...]]:
-    """`features`, and the classes of a folder, which are matched with `like`.
-
-    UserError also if the folder has a class that isn't in `like`.
-    """
+    """`features`, and a folder's classes, which are matched with `like`."""
     if isinstance(data, Features):
         return data, ()
     names: tuple[str, ...] = ()

@@ -256,10 +256,7 @@ def finished_run(
     given: Given = NOTHING,
     start: str | None = None,
 ) -> Run | None:
-    """None if it isn't finished. OtherRun: its data or weights have changed.
-
-    `start` is `start_of` the run that is wanted.
-    """
+    """None if it isn't finished. OtherRun: its data or weights have changed."""
     result = folder.finished(config)
     if result is None:
         return None

@@ -160,10 +160,7 @@ class Journal:
         self.record(line, speed)
 
     def numbers(self, part: str, measured: Evaluation) -> dict[str, float]:
-        """{part}_accuracy and {part}_loss; a note if the loss isn't finite.
-
-        Without labels there is no accuracy.
-        """
+        """{part}_accuracy and {part}_loss; a note if the loss isn't finite."""
         found = {}
         if self.state.config.needs_labels:
             found[f"{part}_accuracy"] = measured.accuracy
@@ -247,7 +244,10 @@ class Journal:
                 f"the weights are those of step {chosen['step']}, the best on "
                 "the validation part"
             )
-        data_wait = self.mean_wait()
+        data_wait, of_loss = self.mean_wait(), "nats"
+        is_of_pixels = getattr(config.model, "target", None) == "pixels"
+        if is_of_pixels or isinstance(state.network, MAE):
+            of_loss = "mean squared error"
         return {
             "schema": results.SCHEMA,
             "status": "interrupted" if test is None else "finished",
@@ -256,8 +256,9 @@ class Journal:
             "config": config.to_json(),
             "tier": config.tier,
             "metrics": {
-                x: metric(x, numbers[x], loss_unit(state.network))
-                for x in numbers
+                name: {"value": value, "unit": unit, "per_seed": [value]}
+                for name, value in numbers.items()
+                for unit in [of_loss if name.endswith("_loss") else "percent"]
             },
             "seeds": [config.seed],
             "dataset": self.sources.record(),
@@ -269,17 +270,6 @@ class Journal:
             **({} if data_wait is None else {"data_wait": data_wait}),
             **({"notes": "; ".join(notes)} if notes else {}),
         }
-
-
-def loss_unit(network: nn.Module) -> str:
-    target = getattr(network.config, "target", None)
-    is_of_pixels = isinstance(network, MAE) or target == "pixels"
-    return "mean squared error" if is_of_pixels else "nats"
-
-
-def metric(name: str, value: float, of_loss: str) -> dict[str, Any]:
-    unit = of_loss if name.endswith("_loss") else "percent"
-    return {"value": value, "unit": unit, "per_seed": [value]}
 
 
 class DataWait:

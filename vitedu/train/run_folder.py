@@ -116,10 +116,7 @@ class RunFolder:
             )
 
     def set_aside(self) -> Path | None:
-        """Rename a run's folder to the first free `.1`, `.2`, …; None if empty.
-
-        A damaged run's too. UserError: it isn't a run's, or in use.
-        """
+        """Rename a run's folder to the first free `.1`, …; None if empty."""
         if not os.path.exists(self.path) or not files.list_folder(self.path):
             return None
         if not os.path.exists(self.config):

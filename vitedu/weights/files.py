@@ -192,19 +192,18 @@ def read_npz(path: Path) -> dict[str, Tensor]:
             np.load(opened, allow_pickle=False) as file,
         ):
             for name in file.files:
-                arrays[name] = tensor_of(file[name])
+                array = file[name]
+                if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
+                    half = torch.from_numpy(array.view(np.int16))
+                    arrays[name] = half.view(torch.bfloat16)
+                else:
+                    arrays[name] = torch.from_numpy(array)
     # a damaged archive may raise nearly anything
     except Exception as error:
         raise UserError(
             f"{path}: {name} cannot be read: {reason(error)[:200]}"
         ) from None
     return arrays
-
-
-def tensor_of(array: np.ndarray) -> Tensor:
-    if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
 
 
 def read_shards(path: Path) -> Content:

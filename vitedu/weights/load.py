@@ -172,10 +172,7 @@ def read_checkpoint(
     ignore: str | Sequence[str] = (),
     **answers: Any,
 ) -> WeightsFile:
-    """Read and understand a file; `answers` are Metadata fields it may need.
-
-    UserError: it can't be read or recognised, or needs another answer.
-    """
+    """Read and understand a file; `answers` are Metadata fields it may need."""
     found = find_arrays(source, ignore)
     dialect, metadata = recognise(found), replace(found.metadata, **answers)
     try:

@@ -76,12 +76,7 @@ def idx_array(path: Path, *, ndim: int) -> Array:
 
 
 def npz_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an npz, and its class_names if there are any.
-
-    Images are (n, h, w) or (n, h, w, c).
-    UserError: not an npz, damaged, one of the four missing, or Python objects
-    inside.
-    """
+    """The arrays of an npz, and its class_names if there are any."""
     check_regular(path)
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not an npz file; numpy.savez writes one")
@@ -115,11 +110,7 @@ def npz_arrays(path: Path) -> dict[str, Array]:
 
 
 def cifar_arrays(path: Path, name: str) -> dict[str, Any]:
-    """The arrays of "cifar10", or of "cifar100" with fine labels.
-
-    `path` is a folder of batches, binary or pickled, or an archive of one.
-    UserError: a batch is missing, damaged, or not the published pickle.
-    """
+    """The arrays of "cifar10", or of "cifar100" with fine labels."""
     *train, test = BATCHES[name]
     files = _files(path, [*train, test])
     arrays: dict[str, Any] = {}

@@ -222,10 +222,7 @@ def bent(
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays of one of its networks, with a head or without.
-
-    UserError: transformers has no such network.
-    """
+    """The arrays of one of its networks, with a head or without."""
     kind, held = kind_of(checkpoint.config), {"position": POSITIONS}
     owner = owner_of(kind)
     if kind == "clip":

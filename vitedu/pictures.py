@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import (
@@ -71,7 +71,7 @@ Crop = Annotated[float, fields.Range(above=0, at_most=1)]
 
 
 @dataclass(frozen=True)
-class PreprocessSpec:
+class PreprocessSpec(fields.Checked):
     """What must be done to a picture before this model sees it.
 
     The defaults are the ViT authors' evaluation: 224 pixels, values in -1..1, a
@@ -101,7 +101,7 @@ class PreprocessSpec:
     std: Deviations = (0.5,)
     interpolation: Interpolation = "bilinear"
     crop: Crop | None = None
-    orientation: Orientation = "upright"
+    orientation: Orientation = field(default="upright", metadata=fields.LATER)
 
     if TYPE_CHECKING:  # a call may give one number for several
 
@@ -117,7 +117,7 @@ class PreprocessSpec:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        fields.check_fields(self)
+        super().__post_init__()
         for name in ("mean", "std"):
             numbers = getattr(self, name)
             if len(numbers) == 1:
@@ -148,21 +148,6 @@ class PreprocessSpec:
     def __call__(self, picture: Picture) -> Tensor:
         """One picture, as `read_image` takes it, to float32 (c, h, w)."""
         return normalise(read_image(picture, self)[None], self)[0]
-
-    def to_json(self) -> dict[str, Any]:
-        """Lists, strings and numbers; the inverse of `from_json`.
-
-        `orientation` is left out if "upright", as in files from before it.
-        """
-        values = fields.to_json(self)
-        if self.orientation == "upright":
-            del values["orientation"]
-        return values
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "PreprocessSpec":
-        """The spec that `to_json` wrote; UserError: a field is unknown."""
-        return fields.from_json(cls, values)
 
 
 def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:

@@ -79,7 +79,6 @@ def _idx(
     mirrors: tuple[str, ...],
     inner: str,
 ) -> NamedSet:
-    """Four files, alone in their folder or where torchvision puts them."""
     names = (f"{name}.gz" for name in IDX_NAMES)
     files = tuple(map(File, names, sha256s))
     layouts = ((".", IDX_NAMES), (inner, IDX_NAMES))
@@ -302,7 +301,6 @@ def folders_of(name: str) -> tuple[Path, ...]:
 
 
 def cache_folder() -> Path:
-    """$VITEDU_CACHE, else the platform's cache."""
     if given := os.environ.get("VITEDU_CACHE"):
         return user_path(given)
     if sys.platform == "win32":

@@ -406,7 +406,6 @@ def can_train_on(place: Path, count: int) -> bool:
 
 
 def holds_pictures(place: Path) -> bool:
-    """Whether there is train/, a class folder with a picture, or shards."""
     reader = reader_of(place)
     return reader is not folders or folders.holds_pictures(place)
 

@@ -456,7 +456,6 @@ def write_shard(
 def write_files(
     out: Path, pictures: Iterator[tuple[Original, bytes]]
 ) -> tuple[int, str]:
-    """Their size in all, and the SHA-256 of their bytes, one by one."""
     digest, num_bytes = hashlib.sha256(), 0
     for original, content in pictures:
         path = out / original.target

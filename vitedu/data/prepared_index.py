@@ -13,7 +13,6 @@ from vitedu.files import read_json, replace_file
 
 NAME = "index.json"
 WRITER = "vitedu prepare"
-VERSION = 1
 
 Format = Literal["shards", "folder"]
 
@@ -68,7 +67,7 @@ class Index(NamedTuple):
 def write_index(folder: Path, index: Index) -> None:
     values = {
         "written_by": WRITER,
-        "version": VERSION,
+        "version": 1,
         "complete": index.is_complete,
         "settings": index.settings._asdict(),
         "source": index.source,
@@ -107,10 +106,6 @@ def read_index(folder: Path) -> Any:
         return None
     if values.get("written_by") != WRITER:
         return None
-    if values.get("version") != VERSION:
-        raise UserError(
-            f"{path} wasn't written by this version of `vitedu prepare`"
-        )
     try:
         return Index(
             values["complete"],

@@ -175,7 +175,6 @@ def match_folders(
 
 
 def are_imagenet(names: Sequence[str]) -> bool:
-    """Whether these are ImageNet's 1,000 in order, in any spelling."""
     if len(names) != NUM_1K:
         return False
     num_alike = sum(

@@ -30,7 +30,7 @@ from vitedu.data.readers.folder import (
     pictures_in,
     readable,
 )
-from vitedu.errors import UserError, explained, reason
+from vitedu.errors import UserError, explained
 from vitedu.evaluate.accuracy import Answers, all_logits, top_k_correct
 from vitedu.evaluate.batches import (
     Model,
@@ -150,7 +150,6 @@ def names_of(pictures: Split) -> list[str]:
 def real_counts(
     logits: Tensor, names: Sequence[str], real: RealLabels
 ) -> RealEvaluation:
-    """From logits (n, 1000) of the pictures called `names`."""
     right = right_classes([real[row] for row in real_rows(names)])
     num_images = int(right.any(dim=1).sum())
     if not num_images:
@@ -265,20 +264,12 @@ def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
         read_json(mappings / name)
         for name in (FOLDERS, TO_IMAGENET, TO_PYTORCH)
     )
-    try:
-        lines = (mappings / LABELS).read_text("utf-8").splitlines()
-        # from ImageNet's label to its line, and from there to the model's index
-        index_of_line = {int(line): int(i) for i, line in to_pytorch.items()}
-        index_of = {
-            name.strip(): index_of_line[i] for i, name in enumerate(lines)
-        }
-        return {
-            folder: [index_of[x.strip()] for x in to_imagenet[label].split(";")]
-            for folder, label in folders.items()
-            if label in to_imagenet
-        }
-    except (OSError, LookupError, ValueError) as error:
-        raise UserError(
-            f"the files in {mappings} are damaged or don't belong together "
-            f"({reason(error)}); fetch ObjectNet again"
-        ) from error
+    lines = (mappings / LABELS).read_text("utf-8").splitlines()
+    # from ImageNet's label to its line, and from there to the model's index
+    index_of_line = {int(line): int(i) for i, line in to_pytorch.items()}
+    index_of = {name.strip(): index_of_line[i] for i, name in enumerate(lines)}
+    return {
+        folder: [index_of[x.strip()] for x in to_imagenet[label].split(";")]
+        for folder, label in folders.items()
+        if label in to_imagenet
+    }

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import torch
 
 from vitedu.errors import UserError, did_you_mean
-from vitedu.fields import Range, Seed, Share, check_fields, from_json
+from vitedu.fields import Checked, Range, Seed, Share, from_json
 from vitedu.files import read_json, replace_file
 
 FOLDER = Path(__file__).parent
@@ -23,19 +23,16 @@ Whole = Annotated[int, Range(0)]
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Checked):
     """One number that was measured. A result may say more about it."""
 
     value: float
     unit: str
     per_seed: tuple[float, ...] | None = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Dataset:
+class Dataset(Checked):
     """The data of a run; `skipped` are pictures that could not be read.
 
     `num_images` counts all that there were, `contents` hashes their files.
@@ -49,12 +46,9 @@ class Dataset:
     contents: str | None = None
     skipped: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Reproduces:
+class Reproduces(Checked):
     """A row of the paper's tables, and how far it was reproduced.
 
     "recomputed" is from the paper's own numbers, with nothing trained.
@@ -66,12 +60,9 @@ class Reproduces:
     paper: float | str | None
     n: Whole
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Result:
+class Result(Checked):
     """A measurement or training run, and the machine it ran on."""
 
     schema: int
@@ -95,7 +86,7 @@ class Result:
     notes: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.schema != SCHEMA:
             raise UserError(
                 f"its schema is {self.schema}, and this vitedu reads {SCHEMA}"

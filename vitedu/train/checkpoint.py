@@ -48,7 +48,6 @@ def checkpoint_content(
 
 
 def as_bytes(content: dict[str, Any]) -> bytes:
-    """The file: what torch.save writes, followed by its sha256."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     buffer.write(hashlib.sha256(buffer.getbuffer()).digest())

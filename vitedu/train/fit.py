@@ -283,7 +283,6 @@ def returned(run: Run, model: Network | None, device: torch.device) -> Run:
 
 
 def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
-    """As configured or as in the resumed run; otherwise chosen now."""
     if config.threads is not None:
         return config.threads
     if folder is not None and os.path.isfile(folder.config):

@@ -122,11 +122,10 @@ class Journal:
         sums = self.processes.total(numbers)
         columns = sums[0::3], sums[1::3], sums[2::3]
         return [
-            StepResult(
-                loss_sum,
-                None if result.correct is None else correct,
-                int(num_images),
-                result.grad_norm,
+            result._replace(
+                loss_sum=loss_sum,
+                correct=None if result.correct is None else correct,
+                num_images=int(num_images),
             )
             for result, loss_sum, correct, num_images in zip(
                 self.pending, *columns, strict=True

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vitedu.data.augment import randaugment
 from vitedu.data.augment.randaugment import sent
-from vitedu.fields import Range, Share, check_fields
+from vitedu.fields import Checked, Range, Share
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the
 # centre) to the input pixel that it is read from. The box is the crop's centre
@@ -51,7 +51,7 @@ ERASED_ASPECT = (0.3, 1 / 0.3)  # both as torchvision and timm have them
 
 
 @dataclass(frozen=True)
-class Augment:
+class Augment(Checked):
     """How far each sample may be changed, at random; all off by default.
 
     `shift` and `flip` alone move whole pixels and invent no values. With
@@ -84,9 +84,6 @@ class Augment:
     rand_magnitude: Annotated[float, Range(0, at_most=30)] = 10.0
     jitter: Share = 0.0
     erase: Share = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def is_off(self) -> bool:
@@ -128,7 +125,6 @@ def augmentation_table(
 
 
 def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
-    """Draws for a table: (n, num_columns), uniform in 0..1."""
     sizes = _sizes(augment)
     return torch.cat([torch.rand(n, k, generator=generator) for k in sizes], 1)
 

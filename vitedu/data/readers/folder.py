@@ -235,7 +235,6 @@ def existing_folder(folder: str | PathLike[str]) -> Path:
 
 
 def visible(folder: Path) -> tuple[list[str], list[str]]:
-    """Names of sub-folders and of files, sorted, without hidden ones."""
     folders: list[str] = []
     others: list[str] = []
     with explained(f"cannot list {folder}"), os.scandir(folder) as entries:
@@ -263,7 +262,6 @@ def pictures_in(folder: Path) -> Iterator[Path]:
 
 
 def has_pictures(folder: Path) -> bool:
-    """Whether there is a picture at any depth."""
     return next(pictures_in(folder), None) is not None
 
 

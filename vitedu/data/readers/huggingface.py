@@ -60,7 +60,6 @@ class HubReader(Reader):
 
 
 def parts(place: Path) -> dict[str, Path]:
-    """Splits as train, val and test, if labels aren't secret; {}: one part."""
     name, wanted = _address(place)
     splits = _splits(name)
     if wanted or len(splits) == 1:
@@ -152,7 +151,6 @@ def _splits(name: str) -> dict[str, Any]:
 
 
 def _columns(dataset: Any, name: str) -> tuple[str, str]:
-    """The columns of pictures and labels: by name, else the only ones."""
     import datasets
 
     picture = _column(dataset, PICTURE_KEYS, datasets.Image)

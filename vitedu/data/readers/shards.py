@@ -251,8 +251,6 @@ def sha256_of(path: Path) -> str:
 
 
 def _listed(paths: Sequence[Path]) -> Listing:
-    """Read the headers and labels of the tars, but no picture."""
-
     def rows_of(shard: int) -> tuple[Tensor, list[str]]:
         samples, skipped = samples_in(paths[shard])
         # as tensors, which take a tenth of the memory

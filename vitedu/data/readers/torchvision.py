@@ -58,7 +58,6 @@ class TorchvisionReader(Reader):
 
 
 def place_of(name: str, data: str | Path | None = None) -> Path:
-    """The place of a named set, looked for only at `data` if that is given."""
     return Path(f"{PREFIX}{name}" + (f"::{data}" if data is not None else ""))
 
 

@@ -84,7 +84,6 @@ def write_report(
 
 
 def template(name: str, **filters: Callable[..., Any]) -> Template:
-    """A page of this folder, which escapes what it is given."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,

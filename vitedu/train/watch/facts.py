@@ -17,7 +17,6 @@ FIRST_NAMED = 3
 def facts(
     state: TrainState, sources: Sources, num_processes: int
 ) -> dict[str, str]:
-    """What the command says before a run, and report.html after it."""
     weights, model = [*state.network.parameters()], model_line(state.config)
     if not all(each.requires_grad for each in weights):
         count = sum(each.numel() for each in weights if each.requires_grad)

@@ -267,7 +267,6 @@ def owner_of(kind: str) -> str:
 
 
 def kind_of(config: NetworkConfig) -> str:
-    """The key of `KINDS` for what can hold a network, if anything can."""
     if not isinstance(config, ViTConfig):
         return "vit"
     if getattr(config.stem, "norm", False):

@@ -384,7 +384,6 @@ def preprocess(
 
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
-    """The config.json with which timm builds the model as `local-dir:`."""
     config, names = checkpoint.config, list(checkpoint.class_names)
     with torch.device("meta"):
         model = new_network(config)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, did_you_mean, explained
 from vitedu.fields import Checked, Range, Seed, Share, from_json
 from vitedu.files import read_json, replace_file
 
@@ -126,20 +126,16 @@ def write(path: str | Path, result: dict[str, Any]) -> None:
 
 def check(result: Any, where: str) -> None:
     """UserError with the first thing in `result` that the schema forbids."""
-    try:
+    with explained(f"{where} is not a result", UserError):
         checked = from_json(Result, result)
         if checked.reproduces:
             from_json(Reproduces, checked.reproduces)
-    except UserError as error:
-        raise UserError(f"{where} is not a result: {error}") from None
     for name, values in checked.metrics.items():
         if isinstance(values, dict):
             known = values.keys() & {"value", "unit", "per_seed"}
             values = {each: values[each] for each in sorted(known)}
-        try:
+        with explained(f"{where}: metric {name}", UserError):
             per_seed = from_json(Metric, values).per_seed
-        except UserError as error:
-            raise UserError(f"{where}: metric {name}: {error}") from None
         if per_seed is not None and len(per_seed) != len(checked.seeds):
             raise UserError(
                 f"{where}: metric {name}: it has {len(per_seed)} values for "

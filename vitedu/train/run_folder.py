@@ -155,12 +155,9 @@ class RunFolder:
             raise UserError(
                 f"{self.path} is not a run folder: config.json is missing"
             )
-        try:
+        what = f"{self.config} is not the configuration of a run"
+        with explained(what, UserError):
             return TrainConfig.from_json(files.read_json(self.config))
-        except UserError as error:
-            raise UserError(
-                f"{self.config} is not the configuration of a run: {error}"
-            ) from None
 
     def kept(self, config: TrainConfig) -> TrainConfig:
         """`config` with what "auto" became when the run here began."""

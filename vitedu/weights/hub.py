@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vitedu.compat import import_timm
 from vitedu.data.catalogue import cache_folder, is_offline
-from vitedu.errors import UserError, did_you_mean, reason, same_as
+from vitedu.errors import UserError, did_you_mean, explained, reason, same_as
 from vitedu.files import list_folder
 from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
@@ -137,10 +137,9 @@ def timm_repository(name: str) -> str:
     import_timm()
     from timm.models import get_pretrained_cfg
 
-    try:
+    # where the model is known, and its tag is not
+    with explained(f"timm has no weights {name!r}", RuntimeError):
         known = get_pretrained_cfg(name)
-    except RuntimeError as error:  # the model is known, its tag is not
-        raise UserError(f"timm has no weights {name!r}: {error}") from None
     if known is None:
         raise UserError(
             f"there is no file or run folder {name!r}, and timm knows no such "

@@ -175,10 +175,8 @@ def read_checkpoint(
     """Read and understand a file; `answers` are Metadata fields it may need."""
     found = find_arrays(source, ignore)
     dialect, metadata = recognise(found), replace(found.metadata, **answers)
-    try:
+    with explained(str(found.path), UserError):
         checkpoint = DIALECTS[dialect].to_vitedu(found.arrays, metadata)
-    except UserError as error:
-        raise UserError(f"{found.path}: {error}") from None
     doubts = (*checkpoint.doubts, *contradictions(checkpoint, metadata))
     for doubt in doubts:
         warnings.warn(f"{found.path}: {doubt}", stacklevel=3)

@@ -238,7 +238,7 @@ def on_device(config: TrainConfig) -> TrainConfig:
 
 
 def info_recipe(name: str, options: argparse.Namespace) -> Answer:
-    """As a run would have it here, save for what its data decide."""
+    """The settings of a run on this machine, before its data are known."""
     config, about = recipe(name, tier_for(options)), getdoc(RECIPES[name])
     config = on_device(replace(config, device=options.device))
     if name == "finetune":

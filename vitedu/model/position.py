@@ -49,7 +49,7 @@ class Position(Variant):
         return None
 
     def add(self, tokens: Tensor, pos_embed: Any) -> Tensor:
-        """(b, t, d) -> (b, t, d), before the first block."""
+        """(b, t, d) -> (b, t, d), before the first block; on meta too."""
         return tokens
 
     def attach(self, model: "ViT") -> None:

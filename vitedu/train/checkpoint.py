@@ -112,7 +112,7 @@ def load_checkpoint(
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """Of torch, CUDA, NumPy and Python; training steps seed themselves."""
+    """The generators' states; training steps seed themselves."""
     _, keys, *position = np.random.get_state()
     on_cuda = device.type == "cuda"
     return {

@@ -256,7 +256,7 @@ def free_fields(wanted: ViTConfig) -> dict[str, Any]:
 def load_to_train(weights: str, **overrides: Any) -> Network:
     """`vitedu.load` without its warning about a zero head.
 
-    Of what learned without labels, the ViT inside.
+    An MAE or an MPP gives the ViT inside.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*its head is all zeros")

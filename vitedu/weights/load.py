@@ -257,7 +257,7 @@ def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
 
 
 def classifying(checkpoint: Checkpoint) -> Checkpoint:
-    """The ViT inside of what learned without labels; any other as it is."""
+    """The ViT inside an MAE or an MPP; any other network as it is."""
     config = checkpoint.config
     if not isinstance(config, UnlabelledConfig):
         return checkpoint

@@ -67,7 +67,7 @@ class LoaderSource(source.Feed):
     def _feed(
         self, epoch: int, seed: int, share: source.Share
     ) -> source.Batches:
-        """All that precedes the start is read; every process reads all."""
+        """Reads what comes before the start too, in every process."""
         rows = slice(share.rank, None, share.world)
         cut = _cut(self._read(epoch, seed), share.batch_size)
         return (

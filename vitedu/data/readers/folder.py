@@ -57,7 +57,7 @@ class FolderReader(Reader):
         for row in rows.tolist():
             path = self.paths[row]
             name = f"{path.parent.name}/{path.name}"
-            if folder is not None:
+            if folder is not None and path.is_relative_to(folder):
                 name = path.relative_to(folder).as_posix()
             yield os.fsencode(f"{name} {check_regular(path).st_size}\n")
 

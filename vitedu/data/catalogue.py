@@ -26,6 +26,8 @@ Layout = tuple[str, tuple[str, ...]]
 
 
 class File(NamedTuple):
+    """A file to download, with its expected digest."""
+
     name: str
     sha256: str
 

@@ -37,6 +37,8 @@ class Shard(NamedTuple):
 
 
 class Part(NamedTuple):
+    """train, val or test."""
+
     counts: tuple[int, ...]  # the pictures of each class
     shards: tuple[Shard, ...]
 
@@ -46,6 +48,8 @@ class Part(NamedTuple):
 
 
 class Index(NamedTuple):
+    """What a prepared folder contains, and how it was made."""
+
     is_complete: bool
     settings: Settings
     source: str  # 16 hex digits: the names and sizes of the original files

@@ -33,6 +33,7 @@ def checkpoint_content(
     pending: Sequence[StepResult] = (),
     processes: Processes = SINGLE,
 ) -> dict[str, Any]:
+    """All that the next step depends on: tensors and plain values, by part."""
     return {
         "format": FORMAT,
         "config": state.config.to_json(),
@@ -55,6 +56,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
 
 
 def read_saved(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint, on the CPU. UserError: it is damaged."""
     with explained(f"cannot read {path}"):
         file = path.read_bytes()
     serialised, checksum = file[:-32], file[-32:]
@@ -75,6 +77,8 @@ def read_saved(path: Path) -> dict[str, Any]:
 def load_checkpoint(
     path: Path, state: TrainState, processes: Processes = SINGLE
 ) -> tuple[float, list[StepResult]]:
+    """Put a file's state into `state`; seconds so far, and pending results."""
+
     def read() -> dict[str, Any]:
         content = read_saved(path)
         if changed := changes(content["data"], state.data):

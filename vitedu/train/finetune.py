@@ -205,6 +205,7 @@ def finetune_config(
     *,
     dataset: str | None = None,
 ) -> TrainConfig:
+    """A command's configuration; with a `dataset`, `data` is where it is."""
     if dataset is None:
         dataset, data = data, None
     if dataset is None:

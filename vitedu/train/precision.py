@@ -133,6 +133,7 @@ def build_precision(
 
 
 def concrete(config: TrainConfig, device: torch.device) -> TrainConfig:
+    """`config` with the precision that "auto" means on `device`."""
     name = resolve_precision(config.precision, device)
     return replace(config, precision=name)
 

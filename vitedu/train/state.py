@@ -101,6 +101,7 @@ class TrainState:
 def build_loss(
     config: TrainConfig, class_weights: Tensor | None = None
 ) -> Loss:
+    """The loss that `config` names, with its label smoothing."""
     return partial(
         LOSSES[config.loss],
         label_smoothing=config.label_smoothing,

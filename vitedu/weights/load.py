@@ -76,6 +76,8 @@ class LoadFields(ViTFields, total=False):
 
 
 class WeightsFile(NamedTuple):
+    """A file of weights, read and understood, before any change."""
+
     path: Path
     dialect: Dialect
     checkpoint: Checkpoint

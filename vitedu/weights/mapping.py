@@ -57,6 +57,8 @@ BACKBONE = "patch_embed.backbone."  # a hybrid's ResNet
 
 
 class Row(NamedTuple):
+    """One row of the table of names."""
+
     ours: str
     theirs: tuple[str, ...]
     kind: str
@@ -88,6 +90,7 @@ def to_ours(
     num_heads: int = 0,
     prefix: str = "",  # of all names in the file, but not in `rows`
 ) -> Mapped:
+    """The arrays that are present, under our names and axes."""
     left, state, names = dict(arrays), {}, {}
     for ours, bare, kind in rows:
         theirs = names[ours] = tuple(prefix + name for name in bare)
@@ -113,6 +116,7 @@ def to_ours(
 
 
 def check_complete(mapped: Mapped, config: NetworkConfig) -> None:
+    """UserError unless the names are those of `config`'s network."""
     state, theirs, left = mapped
     expected = on_meta(new_network, config, what="its network")[0].state_dict()
     for name in expected:
@@ -133,6 +137,7 @@ def check_complete(mapped: Mapped, config: NetworkConfig) -> None:
 def to_theirs(
     rows: Iterable[Row], state_dict: dict[str, Tensor], num_heads: int = 0
 ) -> dict[str, Tensor]:
+    """The inverse of `to_ours`, as contiguous copies."""
     arrays = {}
     for ours, theirs, kind in rows:
         if ours not in state_dict:

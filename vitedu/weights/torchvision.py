@@ -77,6 +77,7 @@ def rows_in(depth: int, mlp: tuple[str, str]) -> Iterator[Row]:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The arrays under torchvision's current names."""
     owner = "torchvision's ViT"
     config = mapping.check_vit(owner, checkpoint.config)
     (height, width), (p, q) = config.image_size, config.patch_size

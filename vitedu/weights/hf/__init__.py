@@ -76,6 +76,7 @@ POSITIONS = (Learned1D(),)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
+    """The checkpoint in a file; defaults are transformers' own."""
     dropped, notes = (), ()
     for what, pattern in AROUND.items():
         names = tuple(name for name in arrays if re.match(pattern, name))

@@ -184,6 +184,7 @@ def vit_config_in(
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The arrays under timm's names. UserError: timm has no such network."""
     config = checkpoint.config
     if isinstance(config, ResNetConfig):
         padding, sizes = config.pool_padding, (config.layers, config.width)
@@ -384,6 +385,7 @@ def preprocess(
 
 
 def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
+    """The config.json with which timm builds the model as `local-dir:`."""
     config, names = checkpoint.config, list(checkpoint.class_names)
     with torch.device("meta"):
         model = new_network(config)

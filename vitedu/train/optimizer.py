@@ -202,6 +202,7 @@ class MovingAverage:
         }
 
     def update(self, model: nn.Module) -> None:
+        """Move the average towards the weights and buffers of `model`."""
         # swa_utils.AveragedModel counts in a tensor, read at each update
         self.num_updates += 1
         warming = (1 + self.num_updates) / (10 + self.num_updates)

@@ -85,6 +85,7 @@ class Precision:
 
     @contextmanager
     def autocast(self) -> Iterator[None]:
+        """The context of the forward pass."""
         dtype, half = DTYPES[self.name], nullcontext()
         if dtype is not None:
             half = torch.autocast(self.device.type, dtype)
@@ -92,6 +93,7 @@ class Precision:
             yield
 
     def backward(self, loss: Tensor) -> None:
+        """Add the (scaled) gradients of `loss` to those of the parameters."""
         with self.kernels():
             self.scaler.scale(loss).backward()
 
@@ -116,9 +118,11 @@ class Precision:
         return grad_norm
 
     def state_dict(self) -> dict[str, Any]:
+        """The loss scale and its history; empty in other formats."""
         return self.scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of `state_dict`."""
         self.scaler.load_state_dict(state)
 
 

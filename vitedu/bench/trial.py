@@ -294,7 +294,6 @@ def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
 
 
 def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
-    """The error for a step that didn't fit, with what would."""
     world_size = from_environment().world_size
     at_once = images_at_once(config, world_size)
     free, _ = torch.cuda.mem_get_info(device)
@@ -313,8 +312,6 @@ def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
 
 
 class Trial:
-    """`fit`'s callbacks: time some steps, stop."""
-
     def __init__(
         self, device: torch.device, on_start: Callable[[Start], object]
     ) -> None:

@@ -179,7 +179,6 @@ def add_options(
 
 
 def parse(name: str, arguments: list[str]) -> argparse.Namespace:
-    """Options by name; other words, and all after `--`, as `words`."""
     parser = parser_of(name)
     before, after = split_at_dashes(arguments)
     options, words = parser.parse_known_args(before)

@@ -180,8 +180,6 @@ def named(name: str, num_test: int) -> tuple[Puzzles, Puzzles]:
 
 
 class Words:
-    """Random numbers for `count` pictures, `each` words a picture."""
-
     def __init__(self, count: int, each: int, seed: int) -> None:
         count = converted("count", count, Count)
         check_free(

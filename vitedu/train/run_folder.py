@@ -41,7 +41,6 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """UserError: another process is training here."""
         lock = FileLock(self.path / LOCK, timeout=0)
         try:
             lock.acquire()
@@ -91,7 +90,6 @@ class RunFolder:
         files.replace_file(self.config, text)
 
     def check_same(self, config: TrainConfig) -> None:
-        """OtherRun: the folder's run has other settings, which are named."""
         before, now = differences(self.read_config(), config)
         if "given" in before:
             raise OtherRun(
@@ -150,7 +148,6 @@ class RunFolder:
         return lines
 
     def read_config(self) -> TrainConfig:
-        """The configuration of the run. UserError: this is not a run folder."""
         if not os.path.exists(self.config):
             raise UserError(
                 f"{self.path} is not a run folder: config.json is missing"

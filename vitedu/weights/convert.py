@@ -179,7 +179,6 @@ def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
 def in_the_form_of(
     to: Dialect, checkpoint: Checkpoint
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint as the format can store it, and what changed."""
     config, state, *_ = checkpoint
     position = getattr(config, "position", None)
     is_table = (

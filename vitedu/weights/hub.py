@@ -120,7 +120,6 @@ def repository_of(name: str) -> str:
 
 
 def check_no_path(name: str) -> None:
-    """UserError: `name` begins like a path, with runs/ or a folder here."""
     folder, slash, _ = name.partition("/")
     is_here = folder != "" and Path(folder).is_dir()
     if not slash or not (is_here or folder == "runs"):

@@ -280,7 +280,6 @@ def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def _flip(images: Tensor, rows: Tensor) -> Tensor:
-    """Mirror the images whose `rows`, on the CPU, say so."""
     is_mirrored = rows[:, GEOMETRY.index("flip")] > 0
     of_both = torch.arange(len(rows)) + len(rows) * is_mirrored
     both = torch.cat([images, images.flip(-1)])

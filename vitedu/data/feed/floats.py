@@ -81,7 +81,6 @@ class RangeCheck:
         self.highest = -self.lowest
 
     def see(self, images: Tensor) -> None:
-        """Add a batch (b, c, h, w). UserError: images are not normalised."""
         spec = self.spec
         is_seen = self.num_seen >= ENOUGH_IMAGES or not images.numel()
         if is_seen or images.shape[1] != spec.in_channels:

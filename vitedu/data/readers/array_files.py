@@ -76,7 +76,6 @@ def idx_array(path: Path, *, ndim: int) -> Array:
 
 
 def npz_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an npz, and its class_names if there are any."""
     check_regular(path)
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not an npz file; numpy.savez writes one")

@@ -224,7 +224,6 @@ class _Draws:
         return words.random_raw((self.count, each))
 
     def take(self, count: int) -> Array:
-        """The next `count` words of every image: (b, count) uint64."""
         self.taken += count
         return self.words[:, self.taken - count : self.taken]
 

@@ -97,7 +97,6 @@ class ShardReader(Reader):
 
 
 def accepts(place: Path) -> bool:
-    """Whether it is a tar, several in braces, or a prepared folder."""
     if place.name.endswith(".tar"):
         return not os.path.isdir(place)
     index = finished_index(place)

@@ -431,7 +431,6 @@ def vit_of(config: ViTConfig) -> str:
 
 
 def bit_of(config: ResNetConfig) -> str | None:
-    """timm's name of a BiT of these sizes; None: it has none."""
     depths = {layers: depth for depth, layers in LAYERS.items()}
     name = f"resnetv2_{depths.get(config.layers)}x{config.width:g}_bit"
     return known_of(Metadata(name))[0]

@@ -168,6 +168,17 @@ def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
     return x.mul_(scale[:, None, None]).add_(offset[:, None, None])
 
 
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """`tensor` on `device`; this process doesn't wait for it to arrive.
+
+    CUDA copies at once only from pinned memory; from any other it may first
+    wait for all work that is queued.
+    """
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
     """One picture to uint8 (c, h, w) of the size and channels of `spec`.
 

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.data.augment import randaugment
-from vitedu.data.augment.randaugment import sent
 from vitedu.fields import Checked, Range, Share
+from vitedu.pictures import sent
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the
 # centre) to the input pixel that it is read from. The box is the crop's centre

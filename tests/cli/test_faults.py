@@ -119,8 +119,11 @@ def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     slow = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
     (package / "cli.py").write_text(slow)
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    # what was started in the background of a shell ignores Ctrl-C
+    program = "import signal, vitedu_command as c; "
+    program += "signal.signal(signal.SIGINT, signal.default_int_handler); "
     child = subprocess.Popen(
-        [sys.executable, "-c", "import vitedu_command as c; c.main()", "info"],
+        [sys.executable, "-c", f"{program} c.main()", "info"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

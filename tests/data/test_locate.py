@@ -139,19 +139,6 @@ def test_idx_files_may_be_plain_and_in_torchvisions_place(
     assert locate("mnist", data=tmp_path / "given").path == folder
 
 
-def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(
-        UserError, match=r"no data set 'cifar' here; .* did you mean 'cifar10'"
-    ):
-        locate("cifar")
-
-
-@pytest.mark.parametrize("name", ["ants-bees", "flowers102"])
-def test_a_set_of_pictures_is_not_looked_for_among_arrays(name):
-    with pytest.raises(UserError, match=rf"load_folder\(.*folder_of\('{name}'"):
-        load_dataset(name)
-
-
 def test_where_lists_every_set_without_a_download(cache):
     assert set(where()) == {"digits", *sets_of(*ARRAYS)}
     assert where()["mnist"] is None and where()["digits"].origin == "package"

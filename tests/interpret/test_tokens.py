@@ -125,9 +125,3 @@ def test_a_hybrids_patches_are_those_of_its_stem():
     )
     images = random_images(model.config)
     assert components(model, images).shape == (2, 2, 3, 3)
-
-
-def test_a_resnet_has_no_tokens():
-    model = vitedu.resnet("BiT-R50x1", num_classes=2)
-    with pytest.raises(vitedu.UserError, match="a ResNet doesn't have tokens"):
-        outlier_tokens(model, torch.zeros(1, 3, 32, 32))

@@ -10,7 +10,6 @@ from vitedu.model import (
     Hybrid,
     Relative,
     SinCos2D,
-    network_config,
     network_config_of,
     resnet,
     resnet_config,
@@ -193,12 +192,6 @@ def test_class_token_and_positions_are_not_to_decay(fields, names):
 
 
 # --- either kind of network
-
-
-@pytest.mark.parametrize("values", [None, [], "ViT-B/16", {"famly": "bit-v1"}])
-def test_json_of_no_network_is_an_error(values):
-    with pytest.raises(UserError, match="ViTConfig"):
-        network_config(values)
 
 
 def test_a_name_of_either_kind_is_found():

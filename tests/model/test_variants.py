@@ -105,9 +105,6 @@ every_variant = pytest.mark.parametrize(
     "config", VARIANTS.values(), ids=VARIANTS
 )
 every_vit = pytest.mark.parametrize("config", VITS.values(), ids=VITS)
-every_position = pytest.mark.parametrize(
-    "position", POSITIONS.values(), ids=POSITIONS
-)
 # float64, some hundred terms per sum in another order: measured below 1e-13
 EXACT = {"rtol": 0, "atol": 1e-11}
 
@@ -524,27 +521,3 @@ def test_rope_equals_timm(registers):
 
 
 # --- what is refused
-
-
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"position": Relative(), "block": Axial()}, "not AxialBlock"),
-        ({"position": RoPE(), "block": Axial()}, r"RoPE\(\) needs .* AxialB"),
-        (
-            {"position": RoPE(), "embed_dim": 30, "num_heads": 5},
-            "multiple of 4; embed_dim=30 and 5",
-        ),
-        (
-            {"position": Learned2D(), "embed_dim": 33, "num_heads": 3},
-            "embed_dim=33 is odd",
-        ),
-        (
-            {"position": SinCos2D(), "embed_dim": 4},
-            "multiple of 4 and at least 8, got 4",
-        ),
-    ],
-)
-def test_variants_that_do_not_fit_each_other_are_refused(fields, sentence):
-    with pytest.raises(UserError, match=sentence):
-        ViT(tiny(**fields))

@@ -274,13 +274,6 @@ def test_small_images_are_of_whole_patches(image_size, patch_size, small):
     assert smoke_size(config) == small
 
 
-def test_a_row_that_is_not_there_is_said():
-    with pytest.raises(UserError, match=r"no row for 'ViT-H/14' on imagenet"):
-        recipe("paper-imagenet", "gpu", "ViT-H/14")
-    with pytest.raises(UserError, match=r"model=ViT-B/16 chooses a row of"):
-        recipe("digits", "cpu", "ViT-B/16")
-
-
 QUICK = ("mnist-tiny", "paper-jft")
 
 
@@ -325,17 +318,3 @@ def test_shapes_stand_in_for_no_cifar_but_not_for_a_damaged_one(
 def test_without_its_data_mnist_says_what_to_do(offline):
     with pytest.raises(UserError, match="pass fallback=digits"):
         fit(recipe("mnist-seed", "smoke"))
-
-
-@pytest.mark.parametrize(
-    ("name", "tier", "said"),
-    [
-        ("mnist-tiy", "cpu", "no recipe 'mnist-tiy'; did you mean .*mnist-tin"),
-        ("MNIST-SEED", "cpu", "did you mean .*mnist-seed"),
-        ("zzz", "cpu", "known: .*digits"),
-        ("digits", "smok", "no tier 'smok'; did you mean 'smoke'"),
-    ],
-)
-def test_an_unknown_name_is_said_with_the_nearest(name, tier, said):
-    with pytest.raises(UserError, match=said):
-        recipe(name, tier)

@@ -9,7 +9,6 @@ from PIL import Image
 
 import vitedu
 from vitedu.cli.main import main
-from vitedu.errors import UserError
 from vitedu.model import ViT
 from vitedu.model.mae import MAE
 from vitedu.model.mpp import MPP
@@ -89,21 +88,6 @@ def test_the_command_says_the_loss(tmp_path, capsys):
     code = main(["train", *arguments, "--tier", "smoke", "--out", str(out)])
     assert code == 0
     assert "test loss " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("validation", 0.1),
-        ("mixup", 0.2),
-        ("cutmix", 1.0),
-        ("label_smoothing", 0.1),
-        ("class_weights", "balanced"),
-    ],
-)
-def test_what_needs_labels_is_refused(name, value):
-    with pytest.raises(UserError, match=f"{name}={value} needs labels"):
-        replace(small("mae-mnist"), **{name: value})
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -49,6 +49,7 @@ def test_a_program_is_written_and_its_largest_difference_said(here, capsys):
     assert out.startswith(start) and "by up to" in out and err == ""
 
 
+@pytest.mark.slow
 def test_json_says_what_a_programs_user_needs(here, answer):
     found = answer("convert", "w.safetensors", "w.pt2", "--to", "torch-export")
     assert found["preprocess"]["image_size"] == [16, 16]

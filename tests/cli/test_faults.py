@@ -112,6 +112,7 @@ def test_a_gpu_out_of_memory_is_one_sentence_and_the_run_goes_on(
     assert main([*SMOKE, "--out", "run", "micro_batch_size=4"]) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     package = tmp_path / "vitedu"  # one that takes a minute to import
     package.mkdir()

@@ -179,6 +179,7 @@ def test_a_mistake_is_one_sentence(here, sentence, typed, said):
     assert said in line and len(line) < 2200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -90,6 +90,7 @@ def test_which_needs_no_comparison(on_grid):
         assert sum(seen) == label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["all", "upper", "lower"])
 @pytest.mark.parametrize("on_grid", [True, False])
 def test_left_is_left(where, on_grid):

@@ -28,6 +28,7 @@ def test_an_exact_law_is_found_again_and_can_be_inverted():
     assert fit.error(cost).item() == pytest.approx(crossing.error(cost).item())
 
 
+@pytest.mark.slow
 def test_a_fit_is_that_of_numpy_and_of_scipy():
     fit = power_law(COSTS, NOISY)
     x, y = COSTS.double().log().numpy(), NOISY.double().log().numpy()
@@ -79,6 +80,7 @@ def test_the_table_has_the_papers_families_and_means():
     assert means["R152x2"] == pytest.approx(94.01, abs=0.006)
 
 
+@pytest.mark.slow
 def test_costs_are_recounted_within_two_percent_or_for_a_reason():
     off = {
         (row.model, row.epochs): row.recounted / row.exaflops - 1

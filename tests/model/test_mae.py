@@ -37,6 +37,7 @@ def images(config, count=3):
     return torch.randn(shape, dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 @pytest.mark.parametrize("normalised", [True, False])
 def test_it_equals_transformers(normalised):

@@ -444,6 +444,7 @@ def test_no_field_is_left_out():
     assert left == {"num_workers", "shard", "compile"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_field_changes_something(here, name):
     value, show, shared = SHOWN[name]

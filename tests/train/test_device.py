@@ -54,6 +54,7 @@ def test_a_run_uses_and_records_its_threads(here, three_threads, asked, taken):
     assert recorded() == taken
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_keeps_its_threads(here, three_threads):
     used(replace(CONFIG, threads=2), should_stop=stopper(1))
     assert used(CONFIG, should_stop=stopper(1)) == {2}

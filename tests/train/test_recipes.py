@@ -295,6 +295,7 @@ def test_every_recipe_trains(name, offline):
     assert 0 <= run.result["metrics"][measured]["value"] <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_archive", [False, True])
 def test_shapes_stand_in_for_no_cifar_but_not_for_a_damaged_one(
     offline, tmp_path, is_archive

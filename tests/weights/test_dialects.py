@@ -48,6 +48,7 @@ def test_every_dialect_has_examples():
 # --- both ways
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("to", "name"), CASES)
 def test_there_and_back_is_the_same_configuration_and_bits(to, name):
     before = example(to, name)
@@ -182,6 +183,7 @@ def test_the_other_library_gives_our_logits(tmp_path, to, name):
 # --- what is missing, left over or of another form
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", [x for x in DIALECTS if x != "vitedu"])
 def test_no_array_can_be_missing(to):
     before = example(to)

@@ -115,6 +115,7 @@ def test_every_public_one_is_in_percent(trained, photos):
     assert set(values.values()) <= {RIGHT, 100 - RIGHT}
 
 
+@pytest.mark.slow
 def test_so_are_those_of_a_run(trained):
     run, out, lines = trained
     result = json.loads((out / "result.json").read_text())

@@ -16,6 +16,7 @@ def here(here):
     return here
 
 
+@pytest.mark.slow
 def test_a_folder_for_timm_is_written_and_said_in_one_line(here, capsys):
     assert main(["convert", "w.safetensors", "t", "--to", "timm"]) == 0
     out, err = capsys.readouterr()

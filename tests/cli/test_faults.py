@@ -97,6 +97,7 @@ def test_curves_that_cannot_be_drawn_do_not_end_a_run(
     assert "curves.png could not be drawn: no fonts" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_gpu_out_of_memory_is_one_sentence_and_the_run_goes_on(
     here, monkeypatch, sentence
 ):

@@ -40,6 +40,7 @@ def test_a_fit_is_that_of_numpy_and_of_scipy():
     assert stats.linregress(x, y).slope == pytest.approx(slope, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_an_interval_is_that_of_scipys_bootstrap():
     stats = pytest.importorskip("scipy.stats")
     drawn = bootstrap(COSTS, NOISY, samples=20_000)

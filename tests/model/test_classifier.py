@@ -120,6 +120,7 @@ def test_pretrained_cfg_follows_the_preprocessing():
     assert (config["crop_mode"], config["crop_pct"]) == ("center", 0.9)
 
 
+@pytest.mark.slow
 @both
 def test_pretrained_cfg_has_no_key_that_timms_own_has_not(build):
     import_timm()

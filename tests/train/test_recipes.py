@@ -1,5 +1,6 @@
 """Recipes: they build, keep to their sizes, and run at tier smoke."""
 
+import functools
 import os
 from dataclasses import replace
 
@@ -61,15 +62,21 @@ def offline(tmp_path, monkeypatch):
     monkeypatch.setenv("VITEDU_OFFLINE", "1")
 
 
+@functools.cache
+def built_count(config):
+    """The weights of a network; recipes share some, and tiers most."""
+    with torch.device("meta"):
+        model = new_network(config)
+    return sum(weight.numel() for weight in model.parameters())
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_keeps_to_its_number_of_weights(name):
     for tier in TIERS:
         config = recipe(name, tier)
         assert (config.recipe, config.tier) == (name, tier)
-        with torch.device("meta"):
-            model = new_network(config.model)
-        count = sum(weight.numel() for weight in model.parameters())
-        assert count == budget.parameters(model.config).total
+        count = built_count(config.model)
+        assert count == budget.parameters(config.model).total
         assert count <= (WEIGHTS | TRAINED)[name]
         assert count == 7_850 or name not in ("mnist-seed", "mnist-tiny")
 

@@ -4,7 +4,7 @@
 
 changes the package of a clone in one place at a time: a comparison flipped, a
 term dropped, an axis swapped, `and` for `or`. After each change the tests that
-mirror the module are run, slow ones too, until the first failure. What they
+mirror the module are run until the first failure, slow ones last. What they
 don't notice is shown to the fast ones afterwards, but only to the files that
 execute the statement: the others can't notice, and coverage.py finds out which
 they are, in subprocesses too (FILE.reach.json). `--mirrored` leaves this out.
@@ -56,7 +56,7 @@ AXES = {"dim", "axis"}
 SECONDS = 1200
 SENTENCES = "tests/test_sentences.py"
 FAST = "not slow and not browser"
-ALL = "not browser"
+SLOW = "slow and not browser"
 COVERAGE = """
 [run]
 parallel = true
@@ -150,14 +150,15 @@ def number(node: ast.AST) -> int | None:
 def mirrored(root: Path, module: str) -> list[str]:
     """The tests of a module's name, and the table of what mistakes are told."""
     path = Path(module).relative_to("vitedu")
-    folder = root / "tests" / path.parent
-    stem = path.parent.name if path.stem == "__init__" else path.stem
-    found = sorted(folder.glob(f"test_{stem}*.py"))
-    if not found and path.parent.name:
-        # vitedu/cli/train.py: tests/test_cli*.py
-        found = sorted((root / "tests").glob(f"test_{path.parts[0]}*.py"))
-        found = found or sorted(folder.glob("test_*.py"))
-    return [str(test.relative_to(root)) for test in found] + [SENTENCES]
+    path = path.parent if path.stem == "__init__" else path
+    tests, found = root / "tests", []
+    every = sorted((tests / path.parent).glob("test_*.py"))
+    # vitedu/weights/timm/plain.py: tests/weights/test_timm*.py
+    while path.name and not found:
+        found = sorted((tests / path.parent).glob(f"test_{path.stem}*.py"))
+        path = path.parent
+    names = [str(test.relative_to(root)) for test in found or every]
+    return [*names, SENTENCES]
 
 
 def noticed(
@@ -294,7 +295,8 @@ def main() -> None:
 
     for mutant in left(None):
         tests = mirrored(root, mutant.module)
-        seen = noticed(root, mutant, tests, ALL, broken)
+        seen = noticed(root, mutant, tests, FAST, broken)
+        seen = seen or noticed(root, mutant, tests, SLOW, broken)
         note(mutant, "mirrored" if seen else "not mirrored")
     unseen = [] if options.mirrored else left("not mirrored")
     lines = reached(root, out.with_suffix(".reach.json")) if unseen else {}

@@ -34,6 +34,7 @@ def assigned(path):
     return target, json.loads(value.removesuffix(";\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", try_files.MODELS)
 def test_the_weights_are_the_models_in_16_bits(folder, name):
     files = [folder / file for file in try_files.scripts(name)]
@@ -63,6 +64,7 @@ def test_the_page_asks_for_as_many_parts_as_there_are(folder):
     assert len(list(folder.glob("vit-ti-16-*.js"))) == count
 
 
+@pytest.mark.slow
 def test_equal_sources_give_equal_bytes(folder, tmp_path):
     try_files.write(tmp_path)
     for path in folder.iterdir():

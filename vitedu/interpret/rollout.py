@@ -46,7 +46,7 @@ def as_vit(model: object) -> ViT:
     if not isinstance(model, ViT):
         raise UserError(
             f"a {type(model).__name__} doesn't have attention maps or tokens "
-            "to look at; give a ViT, as vitedu.load makes one of timm's, too"
+            "to look at; give a ViT (vitedu.load makes one from timm's weights)"
         )
     return model
 

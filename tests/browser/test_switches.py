@@ -147,7 +147,43 @@ def test_a_click_on_a_patch_shows_its_kin(server, visit):
     assert opened.wrong == []
 
 
-@pytest.mark.parametrize("page", ["02_attention", "20_beyond"])
+CORNERS = {
+    "as they are": "as it is",
+    "dropped": "corners dropped",
+    "painted grey": "corners emptied",
+    "swapped with the middle": "positions swapped",
+    "moved inwards": "corners moved inwards",
+    "moved inwards, grey registers": "moved inwards, four empty tokens",
+    "moved inwards, copies as registers": "moved inwards, four copies",
+}
+
+
+def test_corners_changed_by_hand_cost_what_the_table_prints(server, visit):
+    opened = visit(f"{server}book/15_inside.html")
+    unfold(opened)
+    box = opened.page.locator(".try-corners")
+    change, photograph = box.locator("select").all()
+    photograph.select_option("cat")
+    rows = printed("15_inside", " " * 34 + "loss")
+    for words, start in CORNERS.items():
+        change.select_option(label=words)
+        line = next(row for row in rows if row.startswith(f"{start}  "))
+        loss, _, more, _, error, _ = line.removeprefix(start).split()
+        head = box.locator(".try-head").inner_text()
+        assert head.startswith(f"Loss on a thousand photographs: {loss}")
+        if start != "as it is":
+            assert head.endswith(f"({more} ± {error})")
+        giants = re.findall(r"\d+ in|\d+ among", box.inner_text())
+        moved = words.startswith("moved")
+        assert giants[0] == ("0 in" if moved or words == "dropped" else "4 in")
+    assert giants == ["0 in", "4 among"]  # as the chapter's figure
+    photograph.select_option("rocket")
+    alt = "rocket and how long its tokens are, corners moved inwards, copies"
+    box.locator(f"[aria-label^='{alt}']").wait_for()
+    assert opened.wrong == []
+
+
+@pytest.mark.parametrize("page", ["02_attention", "15_inside", "20_beyond"])
 def test_a_switch_is_easy_to_read(server, visit, page):
     opened = visit(f"{server}book/{page}.html")
     unfold(opened)

@@ -258,13 +258,43 @@
       return linear(y, model.head);
     }
 
+    // -------------------------------- chapter 19: what hidden patches show
+
+    /** Pixels (c, h, w), and for each patch whether it is hidden -> what the
+        decoder has in each, (n, p*q*c). */
+    function complete(pixels, model, config, hidden) {
+      const { embed_dim: d, decoder_dim: wide, norm_eps: eps } = config;
+      const words = linear(patchify(pixels, config), model.patch_embed.proj);
+      add(words, model.pos_embed); // positions first, then patches are hidden
+      const visible = [...hidden.keys()].filter((i) => !hidden[i]);
+      const x = new Float32Array(visible.length * d);
+      visible.forEach((from, to) =>
+        x.set(words.subarray(from * d, (from + 1) * d), to * d));
+      for (const block of Object.values(model.blocks)) {
+        encoderBlock(x, block, config, {});
+      }
+      const z = linear(layerNorm(x, model.norm, eps), model.decoder_embed);
+      const y = new Float32Array(hidden.length * wide);
+      hidden.forEach((_, i) => y.set(model.mask_token, i * wide));
+      visible.forEach((to, from) =>
+        y.set(z.subarray(from * wide, (from + 1) * wide), to * wide));
+      add(y, model.decoder_pos_embed);
+      const sizes = { num_heads: config.decoder_heads, norm_eps: eps };
+      for (const block of Object.values(model.decoder_blocks)) {
+        encoderBlock(y, block, sizes, {});
+      }
+      return linear(layerNorm(y, model.decoder_norm, eps), model.decoder_pred);
+    }
+
     // ---------------------------------------------------------- the worker
 
     let model, config;
-    self.onmessage = ({ data: { id, packed, pixels, changes } }) => {
+    self.onmessage = ({ data: { id, packed, pixels, changes, hidden } }) => {
       const begin = performance.now();
       if (packed) [model, config] = [unpack(packed), packed.config];
-      const found = packed ? {} : vit(pixels, model, config, changes);
+      let found = {};
+      if (hidden) found.patches = complete(pixels, model, config, hidden);
+      else if (!packed) found = vit(pixels, model, config, changes);
       found.seconds = (performance.now() - begin) / 1000;
       self.postMessage({ id, found });
     };
@@ -273,7 +303,8 @@
   // ------------------------------------------------------------------ the page
 
   // Each network's scripts: the large one comes in parts.
-  const FILES = { "mnist-tiny": ["mnist-tiny.js"], "ViT-Ti/16":
+  const FILES = { "mnist-tiny": ["mnist-tiny.js"],
+    "mae-mnist": ["mae-mnist.js"], "ViT-Ti/16":
     Array.from({ length: 8 }, (_, part) => `vit-ti-16-${part + 1}.js`) };
   const among = (x, n) => Number.isInteger(x) && x >= 0 && x < n;
   const PARTS = ["plus signs", "norms", "attention", "MLPs"];
@@ -313,12 +344,27 @@
     await ask({ packed });
     const { config, class_names: classNames, preprocess } = packed;
     const model = { name, config, classNames, preprocess };
+    if (config.decoder_dim) return completing(model, ask);
     model.classify = async (pixels, changes = {}) => {
       check(model, pixels, changes);
       const found = await ask({ pixels, changes });
       return { ...found, top: top(found.logits, classNames) };
     };
     loaded.push(model);
+    return model;
+  }
+
+  /** A masked autoencoder completes, and names nothing. */
+  function completing(model, ask) {
+    model.complete = (pixels, hidden) => {
+      check(model, pixels, {});
+      const { image_size: [h, w], patch_size: [p, q] } = model.config;
+      if (hidden.length !== (h * w) / (p * q) || !hidden.includes(false)) {
+        throw new RangeError("hidden has true or false for each patch, and " +
+          "some are left to see");
+      }
+      return ask({ pixels, hidden });
+    };
     return model;
   }
 
@@ -359,10 +405,11 @@
     run,
     top,
 
-    /** A trained network: name, config, classNames, preprocess, classify.
+    /** A trained network: name, config, classNames, preprocess, classify; or
+        complete, for one that learned without labels.
         `told` hears which share of its files is there. */
     load(name, told = () => {}) {
-      const known = Object.keys(FILES).join(" and ");
+      const known = Object.keys(FILES).join(", ");
       if (!Object.hasOwn(FILES, name)) return Promise.reject(new RangeError(
         `there is no network "${name}"; there are ${known}`));
       if (!loading.has(name)) loading.set(name, open(name, told));

@@ -157,7 +157,8 @@ def test_six_networks_are_asked_about_two_places(server, visit):
     unfold(opened)
     box = opened.page.locator(".try-switch")
     canvas, said = box.locator("canvas"), box.locator(".try-said")
-    said.get_by_text("Right: 1-D, 2-D, relative, sin-cos, RoPE.").wait_for()
+    everybody = "Right: none, 1-D, 2-D, relative, sin-cos, RoPE."
+    said.get_by_text(everybody).wait_for()
     box.get_by_role("button", name="Both to the other half").click()
     said.get_by_text("A in row 6, column 1; B in row 6, column 4").wait_for()
     said.get_by_text("Right: none, 2-D, sin-cos, RoPE.").wait_for()

@@ -365,7 +365,8 @@
         return;
       }
       const isLeft = a % SIX < b % SIX;
-      head.textContent = `Is A left of B? ${isLeft ? "Yes" : "No"}. They say:`;
+      head.textContent = `Is A left of B? ${isLeft ? "Yes" : "No"}. ` +
+        "How sure each of them is of yes:";
       const right = [];
       answers.replaceChildren(...Object.entries(tenths).map(([name, all]) => {
         const tenth = tenthsOf(all, a, b);

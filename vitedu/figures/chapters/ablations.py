@@ -259,45 +259,6 @@ def costs(
     return figure, alt
 
 
-def growing(
-    base: tuple[float, Sequence[float]],
-    lines: Mapping[str, Sequence[tuple[float, Sequence[float]]]],
-) -> "tuple[Figure, str]":
-    """Percent per seed over multiply-adds relative to the base's.
-
-    `base` and each point of a line are what a network costs, and its runs.
-    """
-    figure, axes = chart(WIDTH, 3.6)
-    colors = dict(
-        zip(lines, (PATCHES, POSITIONS, MLP, CLASS, DARK), strict=True)
-    )
-    told = [f"base {_mean(base[1]):.1f} %"]
-    for (name, points), marker in zip(lines.items(), "osD^v", strict=True):
-        ordered = sorted([base, *points], key=lambda each: each[0])
-        x = [cost / base[0] for cost, _ in ordered]
-        means = [_mean(runs) for _, runs in ordered]
-        look = {"color": colors[name], "marker": marker}
-        axes.plot(x, means, label=name, linewidth=1.8, **look)
-        for cost, (_, runs) in zip(x, ordered, strict=True):
-            dots = {"markersize": 4, "alpha": 0.4, "mew": 0, "linestyle": ""}
-            axes.plot([cost] * len(runs), runs, **look, **dots)
-        points_told = ", ".join(
-            f"{_mean(runs):.1f} % at {cost / base[0]:.2g} times"
-            for cost, runs in points
-        )
-        told.append(f"{name} {points_told}")
-    axes.set(xscale="log")
-    ticks = (0.25, 0.5, 1, 2, 4)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlabel("multiply-adds (times the base's)", fontsize=12)
-    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
-    axes.tick_params(labelsize=11)
-    axes.legend(fontsize=11, frameon=False)
-    bare(axes)
-    return figure, f"Accuracy over relative compute: {'; '.join(told)}."
-
-
 def table_of(x: Tensor, y: Tensor) -> "tuple[Figure, str]":
     """How a 2-D table is put together from x (gw, c) and y (gh, c)."""
     gw, gh = len(x), len(y)

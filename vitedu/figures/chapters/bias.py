@@ -58,15 +58,16 @@ def jumbled(
 
     The second is given with the table of positions in the pieces' order.
     """
-    figure, grid = chart(WIDTH, 2.7, 1, len(shown))
+    figure, grid = chart(WIDTH, 3.0, 1, len(shown))
     told = []
     for axes, (name, (picture, (alone, both))) in zip(
         grid, shown.items(), strict=True
     ):
         draw_picture(axes, picture)
         axes.set(xticks=[], yticks=[])
-        axes.set_title(alone, fontsize=11, color=CLASS)
-        axes.set_xlabel(both, fontsize=11, color=ATTENTION, weight="bold")
+        axes.set_title(alone.replace(", ", "\n"), fontsize=11, color=CLASS)
+        look = {"fontsize": 11, "color": ATTENTION, "weight": "bold"}
+        axes.set_xlabel(both.replace(", ", "\n"), **look)
         told.append(f"{name}: {alone}; with its table shuffled too: {both}")
     alt = (
         "Three photographs in 196 pieces each, nothing can be made out. Above "
@@ -127,6 +128,8 @@ def _curve(
         for suffix, steps in STEPS.items()
         if f"{task}{suffix}" in metrics
     }
+    if not rows:
+        return []
     places = [shift * steps for steps in rows]
     for place, row in zip(places, rows.values(), strict=True):
         seeds = row["per_seed"]

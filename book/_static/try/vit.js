@@ -224,38 +224,44 @@
 
     // ----------------------------------- chapter 4: the Vision Transformer
 
-    /** Equations (1) to (4): pixels (c, h, w) -> logits, every block's maps,
-        and `after`, the head's logits after each. `changes`: see CHANGES. */
+    /** Equations (1) to (4): pixels (c, h, w) -> logits, what the head read
+        (d), every block's maps, and `after`, the head's logits after each.
+        `changes`: see CHANGES. */
     function vit(pixels, model, config, changes) {
       const { proj } = model.patch_embed; // E
       const words = linear(patchify(pixels, config), proj); // (n, d)
       const d = config.embed_dim;
-      const x = new Float32Array(model.pos_embed.length); // (n + 1, d)
+      let x = new Float32Array(model.pos_embed.length); // (n + 1, d)
       x.set(model.cls_token);
       for (let to = 0; to < words.length / d; to++) {
         const from = changes.order?.[to] ?? to;
         x.set(words.subarray(from * d, (from + 1) * d), (to + 1) * d);
       }
       if (changes.positions !== false) add(x, model.pos_embed); // equation (1)
+      const hidden = new Set(changes.hide);
+      x = x.filter((_, i) => !hidden.has(Math.floor(i / d) - 1)); // 0: class
       const maps = [], after = [];
+      let tokens, features;
       Object.values(model.blocks).forEach((block, l) => {
         const isLeftOut = changes.drop?.includes(l);
         maps.push(isLeftOut ? null : encoderBlock(x, block, config, changes));
-        after.push(answer(x, model, config, changes));
+        features = pooled(x, model, config, changes);
+        after.push(linear(features, model.head));
+        if (l === changes.tokens) tokens = x.slice(d);
       });
-      return { logits: after.at(-1), maps, after };
+      return { logits: after.at(-1), maps, after, features, tokens };
     }
 
-    /** Equation (4) and the head: tokens (n + 1, d) -> logits. */
-    function answer(x, model, { embed_dim: d, pool, norm_eps }, { without }) {
+    /** Equation (4): tokens (n + 1, d) -> what the head reads, (d). */
+    function pooled(x, model, { embed_dim: d, pool, norm_eps }, { without }) {
       const read = pool === "mean" ? x : x.subarray(0, d); // the class token
       const isBare = without === "norms";
       const normed = isBare ? read : layerNorm(read, model.norm, norm_eps);
-      if (pool !== "mean") return linear(normed, model.head);
+      if (pool !== "mean") return normed;
       const y = new Float32Array(d);
       const share = 1 / (x.length / d - 1);
       for (let i = d; i < x.length; i++) y[i % d] += normed[i] * share;
-      return linear(y, model.head);
+      return y;
     }
 
     // -------------------------------- chapter 19: what hidden patches show
@@ -315,7 +321,10 @@
     positions: ["true or false", (x) => typeof x === "boolean"],
     drop: ["a list of blocks, from 0 on", (x, { depth }) =>
       Array.isArray(x) && x.every((l) => among(l, depth))],
+    hide: ["a list of patches, from 0 on, but not of all", (x, { n }) =>
+      Array.isArray(x) && x.every((i) => among(i, n)) && new Set(x).size < n],
     head: ["a head, from 0 on", (x, { num_heads }) => among(x, num_heads)],
+    tokens: ["a block, from 0 on", (x, { depth }) => among(x, depth)],
     without: [`one of ${PARTS.join(", ")}`, (x) => PARTS.includes(x)],
   };
   const here = document.currentScript.src;

@@ -3,7 +3,7 @@
 "use strict";
 
 (() => {
-  const { make, tell } = vitedu.station;
+  const { make, onceSeen, tell } = vitedu.station;
   const [GRID, SIDE, WIDTH, HEIGHT] = [14, 320, 720, 400];
   const STAGES = 8;
   const TURN = 2500; // milliseconds a stage, when it plays
@@ -55,6 +55,7 @@
 
   async function walk(place) {
     const status = make("p", { class: "try-said", "aria-live": "polite" });
+    await onceSeen(place);
     try {
       if (!vitedu.hopper) await vitedu.run("hopper.js");
       if (!vitedu.walk) await vitedu.run("walk-numbers.js");

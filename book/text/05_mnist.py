@@ -427,10 +427,9 @@ figures.show(*mnist.rates(by_rate))
 
 
 # %% [markdown]
-# (Both axes are logarithmic.) With our schedule, 0.001 makes more than twice the mistakes
-# of the best. From 0.01 to 0.03 the curve is nearly flat, and one run each can't tell such
-# neighbours apart. At 0.1 it gets worse again, but it's no disaster any more. We take 0.01,
-# the more careful choice.
+# With our schedule, 0.001 makes more than twice the mistakes of the best. From 0.01 to 0.03
+# the curve is nearly flat, and one run each can't tell such neighbours apart. At 0.1 it gets
+# worse again, but it's no disaster any more. We take 0.01, the more careful choice.
 #
 # The paper uses 0.003 on ImageNet ([Dosovitskiy et al.
 # 2021](https://arxiv.org/abs/2010.11929)). So keep the method, not the number: five short
@@ -485,8 +484,8 @@ rungs = {
 
 
 # %% [markdown]
-# A mean of three seeds isn't the mean of all seeds. Its typical error is the spread of the
-# runs divided by the square root of how many there are. That's the *standard error*, which
+# A mean of three seeds isn't the mean of all seeds. Its typical error, the *standard
+# error*, is the spread of the runs divided by the square root of how many there are. It
 # follows the ± on this page.
 
 
@@ -634,8 +633,8 @@ print(f"linear {accuracy(rival[1:], centre(x_test), y_test):.2%}")
 # mistakes. Both have 7,850 weights. But the ViT applies the same ones to every patch, and
 # lets the patches talk. (A [third rival](#A-third-rival-of-the-same-size) beats both.)
 #
-# A good part of that is your recipe. We've also trained your network the tutorial's way, on
-# as many images for as many epochs: more than twice your mistakes (`mnist-seed`, in the
+# A good part of that is your recipe. We've also trained your network the tutorial's way, for
+# fifteen epochs on all 60,000 images: more than twice your mistakes (`mnist-seed`, in the
 # records folded here).
 
 # %% tags=["hide-cell", "nbval-ignore-output"]

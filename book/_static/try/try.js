@@ -827,5 +827,6 @@
     PARTS[place.dataset.part]?.(place); // the others are in switches.js
   }
   vitedu.station = { make, bars, percent, choice, tick, newest, tell, grid,
-    onceSeen, onceLoaded, showPhoto, Scene, draw, look, linked, remember, photo };
+    onceSeen, onceLoaded, showPhoto, Scene, draw, look, linked, remember,
+    photo };
 })();

@@ -1,9 +1,9 @@
 // A Vision Transformer in the browser: equations (1) to (4) of the paper, with
 // the names and in the order of chapters 1 to 4. No build step, no dependency.
 //
-// Arrays are row-major, and where a size isn't given it follows from the length.
-// networks.js loads weights and asks; kernels.js puts all of this into a worker,
-// and does three of the functions faster.
+// Arrays are row-major, and where a size isn't given it follows from the
+// length. networks.js loads weights and asks; kernels.js puts all of this into a
+// worker, and does three of the functions faster.
 "use strict";
 
 window.vitedu = {};

@@ -42,8 +42,8 @@
       `A vector for its place is added: ${some(position)} Now the word knows ` +
         "where it stands.",
       `In block ${block}, head ${head}, the patch asks a question, its ` +
-        `query: ${some(query)} The query times the key of another patch, divided by ` +
-        `8, is a score. The best is ${said(scores[first + 1])}, of the patch ` +
+        `query: ${some(query)} The query times the key of another patch, ` +
+        `divided by 8, is a score. The best is ${said(scores[first + 1])}, of the patch ` +
         `in ${where(first)}. Three of the 196 keys are drawn.`,
       "Softmax turns all scores into shares that sum to 1. That patch gets " +
         `${(100 * shares[first + 1]).toFixed(1)}%, and equal shares would be ` +

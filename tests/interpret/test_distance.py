@@ -68,11 +68,6 @@ def test_distances_are_those_between_the_middles_of_patches():
     assert between[0].tolist() == [0, 4, 3, 5]
 
 
-def test_fewer_tokens_than_patches_are_a_mistake():
-    with pytest.raises(vitedu.UserError, match=r"have 6 tokens.* has 196"):
-        attention_distance(uniform(6), (14, 14), 16)
-
-
 @pytest.mark.slow
 def test_the_last_blocks_of_the_real_model_look_farther_than_everywhere():
     model = vitedu.load("ViT-Ti/16")

@@ -23,7 +23,7 @@ import vitedu
 from vitedu.data import load_dataset, photo
 from vitedu.data.readers.photos import PHOTOS
 from vitedu.errors import UserError
-from vitedu.model import SinCos2D, ViT, ViTConfig
+from vitedu.model import SinCos2D, ViT, ViTConfig, patchify
 from vitedu.model.mae import MAEConfig
 
 MODELS = {
@@ -39,6 +39,7 @@ DECODER = ("decoder_dim", "decoder_depth", "decoder_heads")
 SIDE = 112  # of the small photographs, in pixels
 SIDE_SEEN = 320  # of the front page's
 LISTENING = 7  # its block
+WALK = 33  # the patch that is followed: row 3, column 6, of the forehead
 
 
 def assigned(target: str, value: object) -> bytes:
@@ -176,6 +177,48 @@ def hopper() -> dict[str, str]:
     }
 
 
+@torch.no_grad()
+def walk() -> dict[str, object]:
+    """One patch of Hopper on its way through a head, in true numbers.
+
+    Its pixels, its word, the position; in the block of `hopper`, the head that
+    looks at one patch most: query, all scores, and what the three patches with
+    the most contribute: their keys, shares and values.
+    """
+    model = vitedu.load("ViT-Ti/16")
+    block, d = model.blocks[LISTENING - 1], model.config.embed_dim
+    images = vitedu.preprocess(model, photo("hopper"))
+    tokens = model.embed(images)
+    for before in model.blocks[: LISTENING - 1]:
+        tokens = before(tokens)
+    qkv = block.attn.qkv(block.norm1(tokens))[0].view(-1, 3, 3, d // 3)
+    q, k, v = qkv.permute(1, 2, 0, 3)  # (heads, n + 1, hd)
+    scores = (k @ q[:, WALK + 1, :, None])[..., 0] / (d // 3) ** 0.5
+    shares = scores.softmax(dim=-1)
+    head = int(shares[:, 1:].amax(dim=-1).argmax())
+    most = shares[head, 1:].topk(3).indices
+    patches = patchify(images, model.config.patch_size)[0, WALK]
+    words = model.patch_embed(images)[0, WALK]
+
+    def told(numbers: torch.Tensor) -> object:
+        return (numbers.double() * 1000).round().div(1000).tolist()
+
+    return {
+        "patch": WALK,
+        "block": LISTENING,
+        "head": head + 1,
+        "pixels": told(patches),
+        "word": told(words),
+        "position": told(model.pos_embed[0, WALK + 1]),
+        "query": told(q[head, WALK + 1]),
+        "scores": told(scores[head]),
+        "most": most.tolist(),
+        "keys": told(k[head, most + 1]),
+        "values": told(v[head, most + 1]),
+        "answer": told(shares[head] @ v[head]),
+    }
+
+
 def write(folder: Path) -> None:
     """Write all files into `folder`, which is made if it isn't there."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -187,6 +230,7 @@ def write(folder: Path) -> None:
     (folder / "digit-set.js").write_bytes(content)
     content = assigned("vitedu.hopper", hopper())
     (folder / "hopper.js").write_bytes(content)
+    (folder / "walk-numbers.js").write_bytes(assigned("vitedu.walk", walk()))
     photos = {name: whole(name) for name in PHOTOS}
     (folder / "photos.js").write_bytes(assigned("vitedu.photos", photos))
     for name in PHOTOS:

@@ -152,6 +152,42 @@ def test_a_click_on_a_patch_shows_its_kin(server, visit):
     assert opened.wrong == []
 
 
+CORNERS = {
+    "as they are": "as it is",
+    "dropped": "corners dropped",
+    "painted grey": "corners emptied",
+    "swapped with the middle": "positions swapped",
+    "moved inwards": "corners moved inwards",
+    "moved inwards, grey registers": "moved inwards, four empty tokens",
+    "moved inwards, copies as registers": "moved inwards, four copies",
+}
+
+
+def test_corners_changed_by_hand_cost_what_the_table_prints(server, visit):
+    opened = visit(f"{server}book/15_inside.html")
+    unfold(opened)
+    box = opened.page.locator(".try-corners")
+    change, photograph = box.locator("select").all()
+    photograph.select_option("cat")
+    rows = printed("15_inside", " " * 34 + "loss")
+    for words, start in CORNERS.items():
+        change.select_option(label=words)
+        line = next(row for row in rows if row.startswith(f"{start}  "))
+        loss, _, more, _, error, _ = line.removeprefix(start).split()
+        head = box.locator(".try-head").inner_text()
+        assert head.startswith(f"Loss on a thousand photographs: {loss}")
+        if start != "as it is":
+            assert head.endswith(f"({more} ± {error})")
+        giants = re.findall(r"\d+ in|\d+ among", box.inner_text())
+        moved = words.startswith("moved")
+        assert giants[0] == ("0 in" if moved or words == "dropped" else "4 in")
+    assert giants == ["0 in", "4 among"]  # as the chapter's figure
+    photograph.select_option("rocket")
+    alt = "rocket and how long its tokens are, corners moved inwards, copies"
+    box.locator(f"[aria-label^='{alt}']").wait_for()
+    assert opened.wrong == []
+
+
 def test_six_networks_are_asked_about_two_places(server, visit):
     opened = visit(f"{server}book/16_ablations.html")
     unfold(opened)
@@ -220,7 +256,13 @@ def test_a_digit_is_completed_as_by_the_package(server, visit):
 
 @pytest.mark.parametrize(
     "page",
-    ["02_attention", "16_ablations", "19_unlabelled", "20_beyond"],
+    [
+        "02_attention",
+        "15_inside",
+        "16_ablations",
+        "19_unlabelled",
+        "20_beyond",
+    ],
 )
 def test_a_switch_is_easy_to_read(server, visit, page):
     opened = visit(f"{server}book/{page}.html")

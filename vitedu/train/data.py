@@ -168,7 +168,6 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
 
 
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
-    """The classes of a run's data, named or given; nothing is downloaded."""
     if train is not None:
         return open_split(train).classes()
     return known_classes(

@@ -237,6 +237,71 @@
 
   vitedu.kinOf = kinOf;
 
+  // -------------------------------------- chapter 15: the corners by hand
+
+  const CIVIDIS = [[0, 34, 78], [125, 124, 120], [254, 232, 56]];
+
+  /** The colour of a share from 0 to 1, as the chapter's maps have it. */
+  function colour(share) {
+    const at = Math.min(1, Math.floor(2 * share));
+    const mixed = CIVIDIS[at].map((low, i) =>
+      low + (2 * share - at) * (CIVIDIS[at + 1][i] - low));
+    return `rgb(${mixed.map(Math.round)})`;
+  }
+
+  function corners(place) {
+    const told = JSON.parse(place.dataset.told);
+    const [side, grid, cell] = [224, 14, 16];
+    // the photograph, its map, and a row below for what has no place in it
+    const canvas = make("canvas", { width: 2 * side + cell,
+      height: side + 2 * cell, role: "img" });
+    const changes = Object.fromEntries(told.changes.map(([name], i) => [i, name]));
+    const [asked, change] = choice("The corners", changes, draw);
+    const names = Object.keys(told.pictures);
+    const [pictured, name] = choice("Photograph",
+      Object.fromEntries(names.map((each) => [each, each])), show);
+    const loss = make("p", { class: "try-head" });
+    const words = make("p", { class: "try-said" });
+    const answer = make("div");
+    place.append(make("div", { class: "try-switch try-corners" }, canvas,
+      make("div", { class: "try-controls" }, asked, pictured),
+      make("div", { "aria-live": "polite" }, loss, words, answer)));
+    const picture = new Image();
+    picture.addEventListener("load", draw);
+
+    function show() {
+      picture.src = told.pictures[name.value];
+    }
+
+    function draw() {
+      const [what, added, photographs] = told.changes[change.value];
+      const { lengths, giants: [inside, outside], top } =
+        photographs[names.indexOf(name.value)];
+      const sizes = Uint8Array.from(atob(lengths), (x) => x.charCodeAt(0));
+      const others = sizes.length - grid * grid;
+      const pen = canvas.getContext("2d");
+      pen.clearRect(0, 0, canvas.width, canvas.height);
+      pen.drawImage(picture, 0, 0, side, side);
+      sizes.forEach((size, i) => {
+        if (!size) return;
+        const patch = i - others;
+        const [row, column] = patch < 0
+          ? [grid + 1, grid / 2 - others + 2 * i]
+          : [Math.floor(patch / grid), patch % grid];
+        pen.fillStyle = colour((size - 1) / 254);
+        pen.fillRect(side + cell + column * cell, row * cell, cell, cell);
+      });
+      const where = `${inside} in the picture` +
+        (others ? `, ${outside} among the registers` : "");
+      canvas.setAttribute("aria-label",
+        `${name.value} and how long its tokens are, corners ${what}`);
+      loss.textContent = `Loss on a thousand photographs: ${added}`;
+      words.textContent = `Giants in this one: ${where}. It says:`;
+      answer.replaceChildren(bars(top.map(([name, share]) => ({ name, share }))));
+    }
+    show();
+  }
+
   /** Where a canvas was pointed at, in cells: [row, column]. */
   function cellAt({ clientX, clientY }, canvas, [rows, columns]) {
     const { left, top, width, height } = canvas.getBoundingClientRect();
@@ -519,7 +584,7 @@
     }).catch(tell(said));
   }
 
-  const SWITCHES = { compass, parts, mixup, kin, pairs, mask };
+  const SWITCHES = { compass, parts, mixup, kin, corners, pairs, mask };
   for (const place of document.querySelectorAll(".try")) {
     SWITCHES[place.dataset.part]?.(place);
   }

@@ -23,13 +23,19 @@ import vitedu
 from vitedu.data import load_dataset, photo
 from vitedu.data.readers.photos import PHOTOS
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig, patchify
+from vitedu.model import SinCos2D, ViT, ViTConfig, patchify
+from vitedu.model.mae import MAEConfig
 
-MODELS = {"mnist-tiny": "mnist-tiny", "ViT-Ti/16": "vit-ti-16"}
+MODELS = {
+    "mnist-tiny": "mnist-tiny",
+    "mae-mnist": "mae-mnist",
+    "ViT-Ti/16": "vit-ti-16",
+}
 PART = 1_440_000  # bytes of weights in a script, so that loading shows progress
 # What the engine reads; all other fields have to be as in the paper.
 READ = ("image_size", "patch_size", "in_channels", "num_classes", "embed_dim")
 READ += ("depth", "num_heads", "mlp_dim", "pool", "norm_eps")
+DECODER = ("decoder_dim", "decoder_depth", "decoder_heads")
 SIDE = 112  # of the small photographs, in pixels
 SIDE_SEEN = 320  # of the front page's
 LISTENING = 7  # its block
@@ -50,10 +56,17 @@ def base64(content: bytes) -> str:
 def read_fields(config: ViTConfig) -> dict[str, object]:
     """What the engine wants to know. UserError: it can't compute this."""
     values = {name: getattr(config, name) for name in READ}
-    if config != ViTConfig(**values) or config.pool not in ("token", "mean"):
+    if isinstance(config, MAEConfig):
+        values |= {name: getattr(config, name) for name in DECODER}
+        others = {"class_token": False, "position": SinCos2D()}
+        known = MAEConfig(**values, **others, normalised=False)
+    else:
+        known = ViTConfig(**values)
+    if config != known or config.pool not in ("token", "mean"):
         raise UserError(
             "the page's network computes the paper's ViT with the class token "
-            f"or the mean for a head, and nothing else; this is {config}"
+            "or the mean for a head, a masked autoencoder as mae-mnist, and "
+            f"nothing else; this is {config}"
         )
     return values
 
@@ -64,6 +77,9 @@ def weights(model: ViT) -> dict[str, object]:
     UserError: the page can't compute it, or 16 bits can't hold its weights.
     """
     state = {name: x.half() for name, x in model.state_dict().items()}
+    for name in ("pos_embed", "decoder_pos_embed"):
+        if isinstance(model.config, MAEConfig):  # computed, so in no file
+            state[name] = getattr(model, name)().half()
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
             raise UserError(f"{name} is too large for 16 bits")

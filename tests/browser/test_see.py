@@ -175,6 +175,7 @@ def test_the_camera_is_asked_for_and_may_be_refused(seen):
 def test_a_patch_is_followed_in_true_numbers(server, visit):
     opened = visit(server + PAGE)
     place = opened.page.locator(".try[data-part=walk]")
+    place.scroll_into_view_if_needed()
     words = place.get_by_text("A photograph, as the network reads it")
     words.wait_for()
     # who wants no motion steps, or drags

@@ -3,7 +3,7 @@
 "use strict";
 
 (() => {
-  const { make, tell } = vitedu.station;
+  const { make, onceSeen, tell } = vitedu.station;
   const [GRID, SIDE, WIDTH, HEIGHT] = [14, 320, 720, 400];
   const STAGES = 8;
   const TURN = 2500; // milliseconds a stage, when it plays
@@ -42,8 +42,8 @@
       `A vector for its place is added: ${some(position)} Now the word knows ` +
         "where it stands.",
       `In block ${block}, head ${head}, the patch asks a question, its ` +
-        `query: ${some(query)} The query times the key of another patch, divided by ` +
-        `8, is a score. The best is ${said(scores[first + 1])}, of the patch ` +
+        `query: ${some(query)} The query times the key of another patch, ` +
+        `divided by 8, is a score. The best is ${said(scores[first + 1])}, of the patch ` +
         `in ${where(first)}. Three of the 196 keys are drawn.`,
       "Softmax turns all scores into shares that sum to 1. That patch gets " +
         `${(100 * shares[first + 1]).toFixed(1)}%, and equal shares would be ` +
@@ -55,6 +55,7 @@
 
   async function walk(place) {
     const status = make("p", { class: "try-said", "aria-live": "polite" });
+    await onceSeen(place);
     try {
       if (!vitedu.hopper) await vitedu.run("hopper.js");
       if (!vitedu.walk) await vitedu.run("walk-numbers.js");

@@ -1,13 +1,17 @@
 import hashlib
+import resource
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from vitedu import results
 from vitedu.data.readers import shapes
 from vitedu.data.readers.shapes import (
+    VALIDATION_SEED,
     class_names,
     make_arrays,
+    write_folder,
 )
 from vitedu.errors import UserError
 
@@ -118,26 +122,56 @@ def test_no_sine_is_so_near_to_a_half_that_a_machine_could_round_otherwise():
     assert np.abs(exact - shapes.sine_table()).max() < 0.4996
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_classes": 3}, "4 to 16 classes, got 3"),
-        ({"num_images": 0}, "num_images must be .* at least 1, got 0"),
-        (
-            {"num_images": 10**12},
-            "1,000,000,000,000 shapes needs 12.3 PB of mem",
-        ),
-        ({"image_size": 15}, "image_size must be .* at least 16 .* got 15"),
-        ({"image_size": 2048}, "image_size must be .* at most 1024, got 2048"),
-        ({"image_size": (64, 64, 3)}, "image_size must be .* 2 whole numbers"),
-        ({"seed": -1}, "seed must be .* at least 0, got -1"),
-        ({"start": -1}, "start must be .* at least 0 .* got -1"),
-    ],
-)
-def test_bad_arguments_are_one_sentence(arguments, message):
-    with pytest.raises(UserError, match=message) as error:
-        make_arrays(**{"num_images": 4} | arguments)
-    assert "\n" not in str(error.value)
+def test_a_written_folder_holds_the_arrays(tmp_path):
+    folder = tmp_path / "new" / "shapes"
+    write_folder(
+        folder,
+        num_train=70,
+        num_val=9,
+        image_size=(32, 48),
+        num_classes=5,
+        seed=4,
+    )
+    assert sorted(path.name for path in folder.iterdir()) == ["train", "val"]
+    assert list(folder.parent.iterdir()) == [folder]
+    parts = (("train", 70, 4), ("val", 9, 4 + VALIDATION_SEED))
+    for part, num_images, seed in parts:
+        names = sorted(path.name for path in (folder / part).iterdir())
+        assert names == list(class_names(5))
+        assert len(list((folder / part).glob("*/*"))) == num_images
+        images, labels = make_arrays(num_images, (32, 48), 5, seed)
+        differences = []
+        for number, (image, label) in enumerate(
+            zip(images, labels, strict=True)
+        ):
+            path = folder / part / names[label] / f"{number:06d}.jpg"
+            with Image.open(path) as file:
+                assert file.format == "JPEG"
+                pixels = np.asarray(file.convert("RGB"), dtype=int)
+            differences.append(np.abs(pixels - image.transpose(1, 2, 0)).mean())
+        # Colour is stored at half resolution; two scenes differ by 70 levels or
+        # so.
+        assert max(differences) < 20
+
+
+def test_an_existing_folder_is_refused_and_kept(tmp_path):
+    (tmp_path / "mine.txt").write_text("kept")
+    with pytest.raises(UserError, match="exists already"):
+        write_folder(tmp_path, num_train=10, num_val=10)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, fork):
+    def write_with_little_space():
+        # one image is 5 kB
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        write_folder(
+            tmp_path / "shapes", num_train=10, num_val=10, image_size=96
+        )
+
+    answer = fork(write_with_little_space).answer()
+    assert answer.startswith("UserError: cannot write") and "\n" not in answer
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_documented_difficulty_is_the_recorded_one():

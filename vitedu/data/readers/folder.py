@@ -176,6 +176,14 @@ def readable(
     return leave_out_unreadable(split, files_key(paths), above=folder)
 
 
+def open_loose(folder: Path) -> Split | None:
+    """Pictures that nobody has sorted, as one class; None: it has folders."""
+    if not has_pictures_itself(folder) or holds_pictures(folder):
+        return None
+    paths = sorted(pictures_in(folder))
+    return readable(paths, [0] * len(paths), ("picture",), folder)
+
+
 def open_table(folder: Path, table: Path) -> Split:
     """Pictures directly in a folder, labelled by a CSV with a header.
 
@@ -274,7 +282,7 @@ def holds_pictures(folder: Path) -> bool:
 
 def has_pictures_itself(folder: Path) -> bool:
     """Whether there is a picture outside of its sub-folders."""
-    return any(map(is_picture, visible(folder)[1]))
+    return os.path.isdir(folder) and any(map(is_picture, visible(folder)[1]))
 
 
 def contents(folder: Path) -> str:

@@ -27,14 +27,19 @@ twice a squared distance in 1/16 pixel, at most 2 * 25900^2 < 2^31. Numbers per
 image, row or column are int64 and stay under 2^48.
 """
 
+import os
 from functools import cache, reduce
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray as Array
 
-from vitedu.errors import UserError, check_free
+from vitedu.errors import UserError, check_free, reason
 from vitedu.fields import Count, OneForAll, Range, converted
+from vitedu.files import user_path
 
 MIN_SIZE, MAX_SIZE = 16, 1024
 PIXEL, TURN, SINE_BITS = 64, 720, 14
@@ -65,6 +70,9 @@ DARKEST, LEVELS, MIN_CONTRAST = 32, 192, 50
 GROUND, FIGURE = 28, 24
 # The figure's circumscribed circle, in 1/1000 of the shorter side.
 RADIUS = (220, 370)
+# `write_folder` draws val/ from seed + VALIDATION_SEED.
+VALIDATION_SEED = 2**32
+MOST_FILES = 1_000_000  # whose numbers have six digits
 
 
 def class_names(num_classes: int = 10) -> tuple[str, ...]:
@@ -128,6 +136,65 @@ def make_arrays(
         return images, labels
     columns = map(np.concatenate, zip(*found, strict=True))
     return images, labels, Targets(*columns)
+
+
+def write_folder(
+    folder: str | os.PathLike[str],
+    *,
+    num_train: int,
+    num_val: int,
+    image_size: int | tuple[int, int] = 64,
+    num_classes: int = 10,
+    seed: int = 0,
+) -> None:
+    """Write JPEGs: `train/<class>/<number>.jpg`, `val/<class>/<number>.jpg`.
+
+    The number, six digits, is the image's index in `make_arrays` with the same
+    arguments; val/ has `seed + VALIDATION_SEED`. The bytes of the files depend
+    on the JPEG library. A failure leaves nothing behind.
+    """
+    folder = user_path(folder)
+    if os.path.lexists(folder):
+        raise UserError(
+            f"{folder} exists already; name a new folder or remove it"
+        )
+    class_names(num_classes)  # says if it is out of range
+    counts = Annotated[int, Range(num_classes, MOST_FILES)]
+    num_train = converted("num_train", num_train, counts)
+    num_val = converted("num_val", num_val, counts)
+
+    # A temporary folder is closed to others; the one inside it has the usual
+    # mode.
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(
+            prefix=f".{folder.name}-", dir=folder.parent
+        ) as holder:
+            whole = Path(holder) / "whole"
+            arguments = (image_size, num_classes, seed)
+            _write_part(whole / "train", num_train, arguments)
+            arguments = (image_size, num_classes, seed + VALIDATION_SEED)
+            _write_part(whole / "val", num_val, arguments)
+            whole.rename(folder)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {folder}: {reason(error)}; name another folder"
+        ) from error
+
+
+def _write_part(folder: Path, total: int, arguments: tuple) -> None:
+    from PIL import Image
+
+    names = class_names(arguments[1])
+    for number in range(total):
+        [image], [label] = make_arrays(1, *arguments, start=number)
+        path = folder / names[label] / f"{number:06d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Through memory: given a path, pillow misses a write cut short (full
+        # disk).
+        jpeg, pixels = BytesIO(), image.transpose(1, 2, 0)
+        Image.fromarray(pixels).save(jpeg, "JPEG", quality=90)
+        path.write_bytes(jpeg.getvalue())
 
 
 def _paint(
@@ -224,6 +291,7 @@ class _Draws:
         return words.random_raw((self.count, each))
 
     def take(self, count: int) -> Array:
+        """The next `count` words of every image: (b, count) uint64."""
         self.taken += count
         return self.words[:, self.taken - count : self.taken]
 

@@ -92,12 +92,15 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Pages with a part of "Try it" load its scripts, one after the other; no other page does.
   if (document.querySelector(".try")) {
-    const names = ["vit.js", "kernels.js", "pictures.js", "try.js", "switches.js"];
+    const names = ["vit.js", "networks.js", "kernels.js", "pictures.js", "try.js",
+      "switches.js"];
     if (document.querySelector(".try[data-part=photograph]")) names.push("see.js");
     if (document.querySelector(".try[data-part=learn]")) {
       names.push("train.js", "teach.js", "tasks.js", "learner.js", "learn.js");
     }
-    if (document.querySelector(".try[data-part=listen]")) names.push("listen.js");
+    for (const part of ["listen", "walk"]) {
+      if (document.querySelector(`.try[data-part=${part}]`)) names.push(`${part}.js`);
+    }
     for (const name of names) {
       const script = document.createElement("script");
       script.src = new URL(`try/${name}`, bookScript);

@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("learn")]
 
 PAGE = "book/try.html"
 # The station without the rest of the page, which takes far longer to open.
-SCRIPTS = "vit kernels pictures try train teach tasks learner learn".split()
+SCRIPTS = "vit networks kernels pictures try train teach tasks".split()
+SCRIPTS += ["learner", "learn"]
 BARE = (
     '<!DOCTYPE html><title>Learn</title><div class="try" %s></div>'
     + "".join(

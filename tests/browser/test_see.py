@@ -170,3 +170,26 @@ def test_the_camera_is_asked_for_and_may_be_refused(seen):
     place.get_by_role("button", name="Switch the camera off").click()
     assert place.locator("video").is_hidden()
     assert seen.wrong == []
+
+
+def test_a_patch_is_followed_in_true_numbers(server, visit):
+    opened = visit(server + PAGE)
+    place = opened.page.locator(".try[data-part=walk]")
+    place.scroll_into_view_if_needed()
+    words = place.get_by_text("A photograph, as the network reads it")
+    words.wait_for()
+    # who wants no motion steps, or drags
+    assert place.get_by_role("button", name="Play").count() == 0
+    for _ in range(3):
+        place.get_by_role("button", name="Next").click()
+    place.get_by_text("E turns them into a word").wait_for()
+    slider = place.get_by_role("slider")
+    slider.fill("6")
+    share = opened.page.evaluate(
+        "Math.max(...vitedu.walk.shares.slice(1)) * 100"
+    )
+    place.get_by_text(f"That patch gets {share:.1f}%").wait_for()
+    slider.press("ArrowLeft")
+    assert float(slider.input_value()) == pytest.approx(5.99)
+    opened.is_easy_to_read()
+    assert opened.wrong == []

@@ -289,7 +289,8 @@ def test_the_rollout_is_the_packages(console, name, digits):
 
 def test_a_mistake_in_the_console_gets_a_sentence(opened):
     assert said(opened, "await vitedu.load('ViT-B/16')") == (
-        'there is no network "ViT-B/16"; there are mnist-tiny and ViT-Ti/16'
+        'there is no network "ViT-B/16"; '
+        "there are mnist-tiny, mae-mnist, ViT-Ti/16"
     )
     assert "Float32Array" in said(opened, "await vitedu.classify([1, 2])")
     few = "await vitedu.classify(new Float32Array(5))"

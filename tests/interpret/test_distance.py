@@ -35,8 +35,8 @@ def test_uniform_attention_has_the_mean_distance_of_the_grid(
     found = attention_distance(uniform(n, layers=2), grid, size)
     assert found.shape == (2, 3)
     want = torch.full((2, 3), size * mean, dtype=torch.float64)
-    # the distances are float32
-    assert_close(found, want, rtol=0, atol=1e-3)
+    # float64, up to 331,776 terms
+    assert_close(found, want, rtol=0, atol=1e-9)
     assert round(size * mean, 2) == pytest.approx(pixels, abs=0.006)
 
 

@@ -134,11 +134,12 @@ def test_there_are_no_answers_to_report_on(pretrained, capsys):
 
 
 @pytest.mark.slow
-def test_one_folder_of_pictures_is_enough(tmp_path, capsys):
-    (tmp_path / "album" / "all").mkdir(parents=True)
+@pytest.mark.parametrize("place", ["album", "album/all"])
+def test_one_folder_of_pictures_is_enough(place, tmp_path, capsys):
+    (tmp_path / place).mkdir(parents=True)
     for number in range(4):
         picture = vitedu.data.photo("cat").resize((40, 36))
-        picture.save(tmp_path / "album" / "all" / f"{number}.png")
+        picture.save(tmp_path / place / f"{number}.png")
     (tmp_path / "empty").mkdir()
     words = ["train", "mae-shapes", "steps=1", "--tier", "smoke", "--out"]
     words += [str(tmp_path / "run")]

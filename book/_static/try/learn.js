@@ -4,8 +4,8 @@
 "use strict";
 
 (() => {
-  const { make, choice, tick, tell, Scene, draw, look, linked, remember } =
-    vitedu.station;
+  const { make, choice, tick, tell, onceSeen, Scene, draw, look, linked,
+    remember } = vitedu.station;
   const { OPTIONS, BATCH, about, checked, patchesOf, learner, modelOf, toFile,
     fromFile } = vitedu.learning;
   const LEARNING = "Learning ...";
@@ -19,16 +19,6 @@
   const NEW = ["task", "patch", "width", "depth", "heads", "positions",
     "shuffled", "seed"]; // settings of which each change begins anew
   const whole = (x) => x.toLocaleString("en");
-
-  /** Until a part of the page is about to be seen: it loads 600 kB. */
-  const onceSeen = (place) => new Promise((resolve) => {
-    const watch = new IntersectionObserver(([{ isIntersecting }]) => {
-      if (!isIntersecting) return;
-      watch.disconnect();
-      resolve();
-    }, { rootMargin: "300px" });
-    watch.observe(place);
-  });
 
   /** What a link says after "#learn=", as settings, and what was wrong. */
   function fromLink(text) {

@@ -87,6 +87,16 @@
     };
   }
 
+  /** Until a part of the page is about to be seen: what it needs is large. */
+  const onceSeen = (place) => new Promise((resolve) => {
+    const watch = new IntersectionObserver(([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      watch.disconnect();
+      resolve();
+    }, { rootMargin: "300px" });
+    watch.observe(place);
+  });
+
   /** Say what went wrong, where it is read. */
   const tell = (place) => (error) => {
     place.textContent = error.message;
@@ -817,5 +827,6 @@
     PARTS[place.dataset.part]?.(place); // the others are in switches.js
   }
   vitedu.station = { make, bars, percent, choice, tick, newest, tell, grid,
-    onceLoaded, showPhoto, Scene, draw, look, linked, remember, photo };
+    onceSeen, onceLoaded, showPhoto, Scene, draw, look, linked, remember,
+    photo };
 })();

@@ -658,6 +658,7 @@ def tokens_of(model):
     return stages
 
 
+# %% tags=["hide-input"]
 def on_the_cap(cosine):
     """How many of the five most similar are among the 24 of the cap."""
     best = cosine.argsort(descending=True)[1:6]  # [0] is the patch itself
@@ -802,17 +803,16 @@ stages = {
 }
 stages["no positions"] = tokens_of(no_positions)[13]
 grids = likeness(stages)
-del grids["all alike"]  # looks much like "nothing"
-alt = """Three maps of how similar each patch is to the cap's after block 12.
-If a token looks only at itself, the jacket is brighter than the cap; with no
-attention or no positions, cap and jacket are equally bright."""
+alt = """Four maps of how similar each patch is to the cap's after block 12.
+If a token looks only at itself, the jacket is brighter than the cap; in the
+others, cap and jacket are about equally bright."""
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 
 # %% [markdown]
 # With attention switched off, at most three of the five are on the cap, however you do it.
 # Those three you get from positions alone. Without positions every head may look around, but
-# cap and jacket come out as alike as they went in: two equal patches ask the same, get the
-# same and stay equal.
+# cap and jacket come out as alike as they went in. Two patches that are almost equal ask
+# almost the same, get almost the same, and stay that way.
 #
 # It seems to take both, attention to look around and positions to say where things are. But
 # no control was trained that way. They're all networks that we broke, so it's no proof

@@ -568,7 +568,7 @@ for share, place in zip(mine.values, mine.indices, strict=True):
 
 # %% [markdown]
 # From pixels to names, the network is all your own code. (`preprocess` only crops, resizes and
-# scales the photo.) Four chapters ago it was a drawing.
+# scales the photo.) In chapter 1 it was a drawing.
 #
 # ## What to take with you
 #

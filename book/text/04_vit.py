@@ -475,9 +475,8 @@ print(f"loss {loss:.4f}, and by formula {floor:.4f}")
 # $e / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is
 # $\ln(1 + 9e^{-2})$, and it can't get any lower.
 #
-# Does it matter in practice? Here are two small networks, trained on handwritten digits. (The
-# network of chapter 1 reached 96%, but it trained on nine shifted copies of every digit. These
-# two get each digit once, unshifted.)
+# Does it matter in practice? Here are two small networks, trained on handwritten digits. (They
+# get each digit once. The network of chapter 1 got nine shifted copies, and reached 96%.)
 
 # %% tags=["hide-input", "failure", "nbval-ignore-output"]
 from vitedu.data import load_dataset
@@ -505,8 +504,9 @@ assert abs(floor - 0.7966) < 1e-4
 print("with tanh no batch gets below the floor; without it they do")
 
 # %% [markdown]
-# No error, no warning: you'd see a network that learns, just not very well, and you'd start
-# tuning the learning rate.
+# No error, no warning. You'd see a network that learns and a loss that won't come down, and
+# you'd start tuning the learning rate. (With the nine copies, the tanh costs only about a
+# point of accuracy, on average over five seeds. But the loss ends at 0.88 instead of 0.07.)
 #
 # > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
 # > softmax, and the loss gets a floor that no amount of training can break through.

@@ -163,6 +163,7 @@ def gpu(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("number", CHAPTERS)
 def test_a_chapter_runs_on_a_gpu_and_has_a_place_for_its_record(
     number, gpu, capsys, monkeypatch

@@ -33,8 +33,9 @@ BLOCK_STEPS = {
     "05": 137 * 782 * 2,
     # two whole runs and two of two epochs
     "06": (2 * 40 + 2 * 2) * 391 * 4,
-    # seven networks, a convolution's block counted like an encoder's, and one
-    "14": 7 * 5_000 * 4 + 1_875 * 4,
+    # eight networks, a convolution's block counted like an encoder's, and one;
+    # two shallow and two deep ones for three epochs
+    "14": 8 * 5_000 * 4 + 1_875 * 4 + 939 * 2 * (2 + 17),
 }
 # of the CPU's part: a chapter's own minutes without its training
 REST = {"05": 1, "06": 2, "14": 1}

@@ -1,5 +1,5 @@
 # %% [markdown] tags=["links", "remove-cell"]
-# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about four minutes of computing on a laptop, no GPU needed · about 7 minutes on a T4 (predicted)
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about seven minutes of computing on a laptop, no GPU needed · about 10 minutes on a T4 (predicted)
 
 # %% tags=["setup", "remove-cell"]
 import vitedu
@@ -133,6 +133,7 @@ read = {name: readings(network) for name, network in networks.items()}
 sample = at(x_test[:1], 2, 2)[0, 0]
 figures.show(*resnets.sheets(sample, read, APART))
 
+
 # %% [markdown]
 # Each square is a place where test digits were put (every second row and column), and
 # its colour says how many were read. The networks learned inside the white frame, and
@@ -265,6 +266,7 @@ changed = (block(tokens) - block(other)).abs().amax(dim=-1) > 1e-12
 noticed["attention,\none block"] = changed.view(21, 21)
 figures.show(*resnets.reach(noticed))
 
+
 # %% [markdown]
 # The white dot is the pixel that you changed. Through convolutions, news travels one
 # pixel per layer. Attention takes it everywhere at once.
@@ -305,11 +307,10 @@ for step in (1, 2):
 # ## A block of your own
 #
 # A ResNet is a river with branches, as a ViT is: each block adds something to the
-# stream that runs through. (ResNets [had it
-# first](https://arxiv.org/abs/1512.03385).) But looking around is expensive: with 256
-# channels in and out, a 3×3 has $9 \cdot 256^2$ weights, more than half a million. So the
-# branch first narrows to 64 channels with a 1×1 convolution, looks around there, and
-# widens again. This *bottleneck* has an eighth of the weights.
+# stream that runs through. But looking around is expensive: with 256 channels in and out,
+# a 3×3 has $9 \cdot 256^2$ weights, more than half a million. So the branch first narrows
+# to 64 channels with a 1×1 convolution, looks around there, and widens again. This
+# *bottleneck* has an eighth of the weights.
 
 # %% tags=["hide-input"]
 figures.show(*resnets.units())
@@ -407,6 +408,7 @@ yours = ResNet(small_root(), 32, layers=[2], strides=[2], num_classes=10)
 yours = adopt(yours.to(device), networks["ResNet"])
 print(f"far away: {accuracy(yours, at(x_test, 12, 12), y_test):.0%}")
 
+
 # %% [markdown]
 # Your ResNet reads it. With another root and more blocks, the same class is a ResNet-50.
 # We have no trained weights of one, so it gets the random ones of the package's, which
@@ -440,6 +442,7 @@ assert gap(fifty(cat.double()), theirs(cat.double())) < 1e-12
 want = readings(networks["ResNet"])
 assert torch.allclose(readings(yours), want, atol=1.0)
 print("checked: your class is the package's ResNet-50, and the small one")
+
 
 # %% [markdown]
 # ## What the plus is for
@@ -479,7 +482,17 @@ for depth, block in product((2, 17), (Plain, Block)):
     print(f"new digits {accuracy(deep, x_test, y_test):.0%}")
 
 # %% [markdown]
-# PLUS_TEXT
+# Seventeen blocks without a plus are hardly better than guessing, even on digits that they
+# have just been shown, three times each. So it isn't overfitting: this network can't be
+# *trained*. And yet it could easily do what the shallow one does, if fifteen of its blocks
+# just passed on what they get. But a plain block has to learn even that, from behind
+# sixteen others.
+#
+# With the plus, what came in is still there at the end, whatever the blocks add to it. Now
+# the deep network learns its digits best of all four. (On new ones it isn't ahead, because
+# 2,500 digits are few.) [He et al. 2016a](https://arxiv.org/abs/1512.03385) saw the same
+# with photographs: 56 plain layers did worse than 20, in training, too. The plus was their
+# answer, and your encoder block in [chapter 3](03_encoder.ipynb) has it from them.
 #
 # ## A feature map is a row of tokens
 #
@@ -541,11 +554,13 @@ print(f"hybrid where it learned {near:.0%}, far away {far:.0%}")
 read["hybrid"] = readings(hybrid)
 figures.show(*resnets.sheets(sample, read, APART))
 
+
 # %% [markdown]
-# It keeps a good part, and loses more and more towards the far corner. Its tokens move
-# along, but the position vectors there have never met a digit. They can't be the whole
-# reason, though: without them it still loses some, and how much they cost depends on the
-# seed ([exercise 3](#Exercises)).
+# In between! In its corner the hybrid is as good as the others, and further on it's much
+# better than the ViT, but it loses half of its digits. Its tokens move along. The position
+# vectors out there have never met a digit, and this time we can be sure that it's their
+# fault: a hybrid that never had any reads as well far away as at home ([exercise
+# 3](#Exercises)).
 #
 # ## The map fills in
 #
@@ -572,8 +587,8 @@ def anywhere(digits, labels):
 # **What will the ViT's map look like after the 250 digits?**
 #
 # * light at some places, dark at others
-# * about the same everywhere, and dark
-# * about the same everywhere, and light
+# * about the same everywhere
+# * light in the middle, dark at the edges
 
 # %% tags=["nbval-ignore-output"]
 few, all_of_them = (x_learn[::10], y_learn[::10]), (x_learn, y_learn)
@@ -602,7 +617,14 @@ maps = {
 figures.show(*resnets.sheets(None, maps, APART))
 
 # %% [markdown]
-# FILL_TEXT
+# The map has filled in. Once digits have been everywhere, the ViT reads about as well in
+# one place as in another. (The faint chessboard shows its patches of four.) What the
+# ResNet knew by birth, the ViT had to be shown, place by place.
+#
+# And it pays for that with data. With 250 digits, it reads far more of the sheets that it
+# learned from than of new ones. With ten times the digits, the gap closes to a third, and
+# the map gets lighter. But the ResNet is ahead of both, and it had only the 250. (One seed
+# and one rate each; and the ViT isn't done after 40,000 sheets, as its own sheets show.)
 #
 # The paper asks the same of photographs. From nine million of JFT-300M, Google's
 # collection of 303 million, a ResNet-50 beats a ViT-B/32 that costs about as much. From
@@ -627,8 +649,8 @@ figures.show(*resnets.sheets(None, maps, APART))
 #
 # 1. A convolution has locality and weight sharing from the start. What it learns in one
 #    place, it can use everywhere, as far as its strides allow. A ViT has to be shown.
-# 2. A block adds to its input, so a new one does next to nothing. Without the plus, a
-#    deep network can't even learn its own training pictures.
+# 2. A block adds to its input, so nothing that came in is lost. Without the plus, a deep
+#    network can't even learn its own training pictures.
 # 3. In a hybrid, each place of a ResNet's feature map is a patch. In the paper, that
 #    helps most when compute is short.
 #
@@ -757,6 +779,7 @@ print(f"on a wall: {F.conv2d(wall, standardise(weight)).abs().max():.4f}")
 assert (there - here).abs().max() < 1e-2 < here.abs().max()
 assert F.conv2d(wall, standardise(weight)).abs().max() < 1e-5
 print("checked: only the pattern of a kernel counts")
+
 
 # %% [markdown]
 # The result stays the same, and on the wall it's zero. Only the *pattern* of a kernel
@@ -1054,10 +1077,9 @@ print(race["command"])
 # well there as at home. So weight sharing was there all along, and the positions gave
 # it up for the order of the patches.
 #
-# The hybrid loses less without its positions than you might expect. What it still loses
-# can only come from the zeros around the sheet, because nothing else in this network
-# tells one place from another: near the border, the convolutions see them. (It's one
-# seed, and how much positions cost depends on it.)
+# The hybrid without positions is nearly as good in the corner, because its convolutions see
+# how a digit's parts lie to each other. And it reads as well far away. So it was the
+# positions that cost the hybrid half of its digits. (It's one seed each.)
 #
 # </details>
 

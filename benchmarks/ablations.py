@@ -6,14 +6,16 @@ relation: "is glyph A left of glyph B?" (`glyphs.left_of`), a ViT of 19,000
 weights, 500 steps; trained everywhere, or with both glyphs in the upper half
 alone. Learned tables start at the paper's 0.02 and at 0.5.
 longer: some of these for 2,000 steps.
-positions, pools, shapes, axes: CIFAR-10, 10,000 images of the training part
-four times each, judged on 5,000 others of it; with patches of 4 for positions
-and axes, of 8 for pools and shapes. Random flips.
+positions, pools, shapes, since, axes: CIFAR-10, 10,000 images of the training
+part four times each, judged on 5,000 others of it; with patches of 4 for
+positions and axes, of 8 for the rest. Random flips. Each of shapes and since
+(what was added to ViTs since the paper) has its own rate, the best on 5,000
+further images; the list grows until the best is inside.
 speed: images a second of the networks of `axes`, in turns.
 
 Each run goes to runs/ablations/ and is not repeated; whatever has its three
 seeds is written to `vitedu/results/ablations-*.json`. The file is made by
-`tools/cifar_jpeg.py`. About 20 minutes of one core.
+`tools/cifar_jpeg.py`. About 40 minutes of one core.
 """
 
 import argparse
@@ -43,6 +45,7 @@ from vitedu.model import (
     Relative,
     RoPE,
     SinCos2D,
+    Standard,
     ViT,
     ViTConfig,
 )
@@ -55,6 +58,7 @@ SMALL, LARGE = 0.02, 0.5  # standard deviations of a table's first numbers
 STEPS, RATE, BATCH = 500, 3e-3, 32
 NUM_TRAIN, NUM_HELD_OUT, EPOCHS, CIFAR_BATCH = 10_000, 5_000, 4, 64
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+CLIMB = (2e-3, 4e-3, 8e-3)
 ROUNDS = 15
 ROWS = {
     "positions": "table-8",
@@ -101,6 +105,13 @@ SHAPES: dict[str, dict[str, Any]] = {
     "patch/4": {"patch_size": 4},
     "all/1": {"depth": 4, "embed_dim": 40, "mlp_dim": 96},
     "all/2": {"depth": 5, "embed_dim": 48, "mlp_dim": 128},
+}
+SINCE: dict[str, dict[str, Any]] = {  # beside the base of SHAPES
+    "head drawn at random": {"head": "random"},
+    "head with a layer more": {"pre_logits": 32},
+    "four registers": {"registers": 4},
+    "QK-norm": {"block": Standard(qk_norm=True)},
+    "layer scale": {"block": Standard(layer_scale=0.1)},
 }
 # the paper doesn't say what becomes of the class token in axial attention
 GRID = {"patch_size": 4, "pool": "mean", "class_token": False}
@@ -230,18 +241,19 @@ def relation(
 
 
 @cache
-def cifar(source: str) -> tuple[Data, Data, str]:
-    """Images to learn from and to judge by, normalised; the set's digest."""
+def cifar(source: str) -> tuple[Data, Data, Data, str]:
+    """Images to learn from, to judge by and to choose by; the set's digest."""
     dataset = load_dataset("cifar10", data=source)
-    stop = NUM_TRAIN + NUM_HELD_OUT
-    images = dataset.train.images[:stop].float() / 127.5 - 1
-    labels = dataset.train.labels[:stop].long()
-    parts = slice(None, NUM_TRAIN), slice(NUM_TRAIN, stop)
-    train, test = ((images[part], labels[part]) for part in parts)
-    return train, test, dataset.digest
+    ends = NUM_TRAIN, NUM_TRAIN + NUM_HELD_OUT, NUM_TRAIN + 2 * NUM_HELD_OUT
+    images = dataset.train.images[: ends[2]].float() / 127.5 - 1
+    labels = dataset.train.labels[: ends[2]].long()
+    parts = slice(None, ends[0]), slice(*ends[:2]), slice(*ends[1:])
+    train, test, choose = ((images[part], labels[part]) for part in parts)
+    return train, test, choose, dataset.digest
 
 
 def cifar_config(fields: dict[str, Any]) -> ViTConfig:
+    fields = {name: x for name, x in fields.items() if name != "head"}
     sizes: dict[str, Any] = {"embed_dim": 32, "depth": 3, "mlp_dim": 64}
     sizes |= {"num_heads": 2, "patch_size": 8}
     return ViTConfig(image_size=32, num_classes=10, **(sizes | fields))
@@ -250,17 +262,48 @@ def cifar_config(fields: dict[str, Any]) -> ViTConfig:
 def on_cifar(
     fields: dict[str, Any], seed: int, source: str, rate: float = RATE
 ) -> dict[str, Any]:
-    train, test, _ = cifar(source)
+    train, test, choose, _ = cifar(source)
     torch.manual_seed(seed)
     model = ViT(cifar_config(fields))
+    if fields.get("head") == "random":  # and not zeros, as in the paper
+        model.head.reset_parameters()
     steps = EPOCHS * NUM_TRAIN // CIFAR_BATCH
     seconds = trained(model, train, steps, CIFAR_BATCH, rate, flip=True)
     few = train[0][:NUM_HELD_OUT], train[1][:NUM_HELD_OUT]
     return {
         "test": right(model, test),
+        "choose": right(model, choose),
         "train": right(model, few),
         "seconds": seconds,
     }
+
+
+def at_best_rate(
+    name: str, fields: dict[str, Any], seed: int, source: str
+) -> dict[str, Any]:
+    """A run at the rate that is best on the images to choose by, with seed 0.
+
+    The list of rates grows until the best is inside of it.
+    """
+    reached: dict[float, float] = {}
+    waiting = list(CLIMB)
+    while waiting:
+        rate = waiting.pop()
+        tried = file_of(f"{name}/rate/{rate:g}")
+        if not tried.exists():
+            found = on_cifar(fields, 0, source, rate)
+            tried.write_text(json.dumps(found))
+        reached[rate] = json.loads(tried.read_text())["choose"]
+        best = max(reached, key=reached.__getitem__)
+        if not waiting and best == max(reached):
+            waiting.append(2 * best)
+        elif not waiting and best == min(reached):
+            waiting.append(best / 2)
+    by_rate = {f"{rate:g}": reached[rate] for rate in sorted(reached)}
+    found = json.loads(file_of(f"{name}/rate/{best:g}").read_text())
+    if seed > 0:
+        found = on_cifar(fields, seed, source, best)
+    return found | {"lr": best, "choose_by_lr": by_rate}
 
 
 def speeds() -> dict[str, list[float]]:
@@ -327,11 +370,14 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
             found[f"axes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
                 GRID | f, s, source
             )
-    for s in SEEDS:
-        for name, fields in SHAPES.items():
-            found[f"shapes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
-                f, s, source
-            )
+    for part, networks in (("shapes", SHAPES), ("since", SINCE)):
+        for s in SEEDS:
+            for name, fields in networks.items():
+                found[f"{part}/{name}/{s}"] = (
+                    lambda n=f"{part}/{name}", f=fields, s=s: at_best_rate(
+                        n, f, s, source
+                    )
+                )
     found["speed/all/0"] = speeds
     return found
 
@@ -352,6 +398,7 @@ def config_of(part: str, name: str) -> ViTConfig:
             "class_token": name.startswith("token"),
         },
         "shapes": lambda: SHAPES[name],
+        "since": lambda: SINCE[name],
         "axes": lambda: GRID | AXES[name],
     }
     return cifar_config(fields[part]())
@@ -406,6 +453,8 @@ def record_glyphs(
         for name, per_seed in found_in(("relation", "longer"), names).items()
         if len(per_seed) == len(seeds)
     }
+    if not runs:
+        return
     metrics: dict[str, Any] = {}
     for name, per_seed in runs.items():
         for tested in ("train", "all", "upper", "lower"):
@@ -440,7 +489,12 @@ def record_cifar(part: str, source: str, names: list[str]) -> None:
             "seconds_per_seed": [run["seconds"] for run in per_seed],
             "macs_per_image": budget.macs(config_of(part, name)),
         }
-    claim = {"row": ROWS[part], "paper": None, "ours": said(part, metrics)}
+        if "lr" in per_seed[0]:
+            more = {key: per_seed[0][key] for key in ("lr", "choose_by_lr")}
+            metrics[name] |= more
+    claim = None
+    if part in ROWS:
+        claim = {"row": ROWS[part], "paper": None, "ours": said(part, metrics)}
     if part == "axes" and file_of("speed/all/0").exists():
         for name, rounds in json.loads(
             file_of("speed/all/0").read_text()
@@ -452,7 +506,7 @@ def record_cifar(part: str, source: str, names: list[str]) -> None:
             }
     dataset = {
         "name": Path(source).stem,
-        "digest": cifar(source)[2],
+        "digest": cifar(source)[-1],
         "num_train": NUM_TRAIN,
         "num_test": NUM_HELD_OUT,
     }
@@ -493,7 +547,7 @@ def main() -> None:
             print(name, told, flush=True)
     record_glyphs("relation", SEEDS, options.data, list(wanted))
     record_glyphs("halves", SEEDS + MORE_SEEDS, options.data, list(wanted))
-    for part in ROWS:
+    for part in (*ROWS, "since"):
         record_cifar(part, options.data, list(wanted))
 
 

@@ -38,8 +38,10 @@ from lots import (
     resume,
     steps,
     tell,
+    unlabelled,
+    waste,
 )
-from lots.pack import ANTS, CIFAR, SAMPLE, pack
+from lots.pack import ANTS, CIFAR, SAMPLE, WASTE, pack
 from recorded import result_fields
 
 from vitedu import results
@@ -71,6 +73,8 @@ LOTS = (
     Lot(6, "finetune", 2, "trained weights", finetune.run, (ANTS, CIFAR)),
     Lot(7, "imagenet", 2, "ViT-B/16 at 384 pixels", imagenet.run, (SAMPLE,)),
     Lot(8, "resume", 1, "runs that are killed and go on", resume.run),
+    Lot(9, "waste", 4, "waste at 224 and 384 pixels", waste.run, (WASTE,)),
+    Lot(10, "unlabelled", 8, "CIFAR-10, masked", unlabelled.run, (CIFAR,)),
 )
 
 
@@ -110,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--pack", type=Path, metavar="DIR", help="write the data")
     own.add_argument("--smoke", action="store_true", help="small, on a CPU")
     own.add_argument("--minutes", type=float, help="stop a lot after these")
-    own.add_argument("--epochs", type=int, help="of lot 5's runs")
+    own.add_argument("--epochs", type=int, help="of lots 5 and 10")
     own.add_argument("--data", type=Path, metavar="DIR", help="from --pack")
     own.add_argument("--device", help="default: cuda; with --smoke: cpu")
     own.add_argument("--folder", type=Path, help="default: runs/gpu-day")
@@ -121,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
 def listed() -> str:
     """The table of lots."""
     return "".join(
-        f"{lot.number}  {lot.name:10} {lot.minutes:4g} min  {lot.title}"
+        f"{lot.number:2}  {lot.name:10} {lot.minutes:4g} min  {lot.title}"
         + (f" (--data: {', '.join(lot.needs)})" if lot.needs else "")
         + "\n"
         for lot in LOTS

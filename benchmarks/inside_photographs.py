@@ -8,7 +8,8 @@ answer loses if the four corner tokens are dropped, emptied or moved; and how
 quickly the answer's probability falls if patches are removed in the order of a
 map. Errors are of the mean over photographs, by 2,000 bootstrap draws. About
 50 minutes on one thread, in pieces that a second call doesn't repeat (--work).
-Written to `vitedu/results/inside-photographs.json`.
+Written to `vitedu/results`: `inside-photographs.json`, `inside-rollout.json`
+(the corners, which are no patches, are never removed) and `inside-maps.json`.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from vitedu.interpret.removal import SHARES
 from vitedu.interpret.tokens import TIMES
 from vitedu.model import ViT, record_attention
 
-TARGET = Path(__file__).parents[1] / "vitedu/results/inside-photographs.json"
+RESULTS = Path(__file__).parents[1] / "vitedu/results"
 CORNERS, INNER = [0, 13, 182, 195], [60, 65, 130, 135]  # patches, from 0
 AT_CORNERS = [1 + i for i in CORNERS]  # tokens
 NEAR = [15, 26, 169, 180]  # the corners' neighbours towards the middle
@@ -349,6 +350,40 @@ def distances(found: dict[str, Tensor]) -> dict[str, dict]:
     return metrics
 
 
+def claims(
+    metrics: dict[str, dict],
+) -> dict[str, tuple[str, list[str], str]]:
+    """By name of a result: the paper's row, the metrics, and what they say."""
+    by_layer = metrics["looks/renormalise"]["by_layer"]
+    first, last = (f"{min(x):.0f} to {max(x):.0f}" for x in by_layer[::11])
+    far = f"heads of 128 photographs: {first} pixels in the first block, "
+    far += f"{last} in the last"
+    split: dict[str, list[str]] = {"": [], "all": [], "kept": []}
+    for key in metrics:
+        kind = "all" if key.startswith("removal/") else ""
+        split["kept" if key.endswith("corners kept") else kind].append(key)
+
+    def below(end: str) -> str:
+        maps = "rollout", "last block's attention", "gradient"
+        found = [metrics[f"removal/{name}{end}"] for name in maps]
+        points = [
+            f"{name} {100 * each['below_random']:.1f} ± "
+            f"{100 * each['error_below_random']:.1f}"
+            for name, each in zip(maps, found, strict=True)
+        ]
+        return (
+            "points of the answer's probability that removing 10 to 75 % of "
+            f"the patches costs beyond chance: {', '.join(points)}"
+        )
+
+    kept = below(", corners kept") + " (corners kept)"
+    return {
+        "inside-photographs": ("figure-7", split[""], far),
+        "inside-rollout": ("figure-6", split["kept"], kept),
+        "inside-maps": ("figure-14", split["all"], below("")),
+    }
+
+
 def main() -> None:
     """Measure what is not there yet, and record all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -367,30 +402,29 @@ def main() -> None:
     names = sorted((data / "imagenet-sample").glob("*.JPEG"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in names))
     command = "python benchmarks/inside_photographs.py"
-    by_layer = metrics["looks/renormalise"]["by_layer"]
-    first, last = (f"{min(x):.0f} to {max(x):.0f}" for x in by_layer[::11])
     spent = time.perf_counter() - began
-    result = {
-        **result_fields(TARGET.stem, command, spent),
-        "config": model.config.to_json(),
-        "metrics": metrics,
-        "dataset": {
-            "name": "imagenet-sample, re-encoded",
-            "digest": digest.hexdigest()[:16],
-            "num_train": 0,
-            "num_test": 1_000,
-        },
-        "notes": "measured in pieces; the seconds are those of the last call",
-        "reproduces": {
-            "row": "figure-7",
-            "scale": "small",
-            "ours": f"ViT-Ti/16, heads of 128 photographs: {first} pixels in "
-            f"the first block, {last} in the last",
-            "paper": None,
-            "n": 1,
-        },
-    }
-    results.write(TARGET, result)
+    for name, (row, keys, ours) in claims(metrics).items():
+        result = {
+            **result_fields(name, command, spent),
+            "config": model.config.to_json(),
+            "metrics": {key: metrics[key] for key in keys},
+            "dataset": {
+                "name": "imagenet-sample, re-encoded",
+                "digest": digest.hexdigest()[:16],
+                "num_train": 0,
+                "num_test": 1_000,
+            },
+            "notes": "measured in pieces; the seconds are those of the last "
+            "call",
+            "reproduces": {
+                "row": row,
+                "scale": "small",
+                "ours": f"ViT-Ti/16, {ours}",
+                "paper": None,
+                "n": 1,
+            },
+        }
+        results.write(RESULTS / f"{name}.json", result)
 
 
 if __name__ == "__main__":

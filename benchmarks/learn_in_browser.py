@@ -41,7 +41,8 @@ DONE = ROOT / "runs/learn-in-browser.jsonl"
 STATIC = ROOT / "book/_static/try"
 BATCH, RATE = 128, 0.01
 BUDGETS = (30, 60)  # seconds of one core
-FILES = ("vit.js", "kernels.js", "train.js", "teach.js", "learner.js")
+FILES = ("vit.js", "networks.js", "kernels.js", "train.js", "teach.js")
+FILES += ("tasks.js", "learner.js")
 PAGE = "<!DOCTYPE html><title>learn</title>" + "".join(
     f'<script src="{name}"></script>' for name in FILES
 )

@@ -25,10 +25,10 @@ from vitedu.budget import macs
 from vitedu.budget.meta import on_meta
 from vitedu.evaluate.scaling import (
     TABLE_6,
+    PowerLaw,
     advantage,
     bootstrap,
     interval,
-    meeting,
     power_law,
 )
 from vitedu.evaluate.vtab import VTAB, VtabResult
@@ -99,6 +99,12 @@ def costs() -> tuple[dict[str, Any], str]:
             "printed": row.exaflops,
         }
     return metrics, f"{near} of {len(TABLE_6)} costs within 2 %"
+
+
+def meeting(one: PowerLaw, other: PowerLaw) -> Tensor:
+    """The cost at which both laws give the same error."""
+    steeper = one.exponent - other.exponent
+    return (other.factor / one.factor) ** (1 / steeper)
 
 
 def fits() -> tuple[dict[str, Any], str]:

@@ -100,7 +100,8 @@ def metrics_of(
                     most = largest_batch(
                         name, side, num_bytes, kind == "training"
                     )
-                    unit = "images, on paper"
+                    unit = "images, on paper: float32"
+                    unit += ", AdamW" if kind == "training" else ""
                     place = put(f"{kind}_batch_{room}")
                     metrics[place] = {"value": most, "unit": unit}
             if name not in MODELS:

@@ -46,13 +46,15 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "vitedu/results/try-in-browser.json"
 STATIC = ROOT / "book/_static/try"
 BEFORE_CLICK = (
-    *("vit.js", "kernels.js", "pictures.js", "try.js", "try.css"),
+    *("vit.js", "networks.js", "kernels.js", "pictures.js"),
+    *("try.js", "try.css"),
     *("digits.js", "mnist-tiny.js", *(f"{name}.jpg" for name in PHOTOS)),
 )
 AFTER_CLICK = (*(f"vit-ti-16-{part}.js" for part in range(1, 9)), "photos.js")
 PAGE = (
     '<!DOCTYPE html><meta charset="utf-8"><title>try</title>'
-    '<script src="vit.js"></script><script src="kernels.js"></script>'
+    '<script src="vit.js"></script><script src="networks.js"></script>'
+    '<script src="kernels.js"></script>'
     '<script src="pictures.js"></script>'
 )
 # A photograph at an address, all by the page: the best class.

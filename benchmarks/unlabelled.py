@@ -13,6 +13,14 @@ few-shot classifiers on frozen features, and how far the heads look.
 
 What is measured goes to runs/unlabelled/ and is not measured twice; all of it
 to `vitedu/results/unlabelled.json`.
+
+    VITEDU_DATA=... python benchmarks/unlabelled.py labels
+
+The package's `mae-mnist`, which is the same run's, and a network from scratch
+learn from 1,000, 100 and 5,000 labelled pictures, in three times as many steps,
+each at its best rate for 1,000; beside them a linear probe on the pixels, and
+what a classifier of whole digits reads in completed ones. It goes to
+`vitedu/results/unlabelled-labels.json`.
 """
 
 import json
@@ -20,6 +28,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +42,27 @@ from vitedu.evaluate import accuracy, fewshot_accuracy, linear_probe
 from vitedu.evaluate.features import Features, features
 from vitedu.evaluate.fewshot import sample_shots
 from vitedu.interpret import attention_distance
-from vitedu.model import new_network, record_attention
+from vitedu.model import (
+    new_network,
+    patchify,
+    record_attention,
+    unpatchify,
+)
+from vitedu.model.mae import random_mask
 from vitedu.train import TrainConfig, fit, recipe
 from vitedu.train.recipes.small import CENTRED
 from vitedu.train.recipes.unlabelled import MNIST
 from vitedu.train.start import load_to_train
+from vitedu.weights import load
 
 KEPT, RUNS = Path("runs/unlabelled"), Path("runs")
 TARGET = Path(__file__).parents[1] / "vitedu/results/unlabelled.json"
 STARTS = ("scratch", "mpp-mnist", "mae-mnist")
 SEEDS, LABELS = (0, 1, 2), 1_000
+MORE_LABELS, MORE_RATES = (1_000, 100, 5_000), (2e-3, 4e-3, 8e-3)
 RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 STEPS, BATCH, HELD_OUT, NUM_TEST = 150, 50, 1_000, 5_000
+LONGER = 3 * STEPS
 
 Pictures = tuple[Tensor, Tensor]
 
@@ -87,6 +105,8 @@ def labelled(pool: Pictures, seed: int, count: int = LABELS) -> Pictures:
 
 def network(start: str, seed: int) -> Any:
     """The ViT of a start, its head zeros."""
+    if start == "package":
+        return load_to_train("mae-mnist", num_classes=10)
     if start != "scratch":
         return load_to_train(RUNS / start, num_classes=10)
     torch.manual_seed(seed)
@@ -114,10 +134,16 @@ def tuning(lr: float, seed: int, steps: int = STEPS) -> TrainConfig:
 
 
 def tuned(
-    start: str, lr: float, seed: int, pool: Pictures, test: Pictures, steps: int
+    start: str,
+    lr: float,
+    seed: int,
+    pool: Pictures,
+    test: Pictures,
+    steps: int,
+    count: int = LABELS,
 ) -> dict[str, float]:
     """Accuracy after learning from labels, on new and on learned pictures."""
-    few = labelled(pool, seed)
+    few = labelled(pool, seed, count)
     run = fit(
         tuning(lr, seed, steps),
         model=network(start, seed),
@@ -307,10 +333,120 @@ def write() -> None:
     )
 
 
+def probed(
+    count: int, seed: int, pool: Pictures, test: Pictures
+) -> dict[str, float]:
+    """A linear probe on the pixels."""
+    few, unseen = (
+        Features(images.flatten(1) / 255, labels)
+        for images, labels in (labelled(pool, seed, count), test)
+    )
+    return {"test": linear_probe(None, few).accuracy(None, unseen)}
+
+
+def readable(test: Pictures) -> dict[str, list[float]]:
+    """What the package's small classifier reads, in three draws of masks."""
+    model, reader = load("mae-mnist"), load("mnist-tiny")
+    found: dict[str, list[float]] = {
+        "whole": [],
+        "covered": [],
+        "completed": [],
+    }
+    images = test[0] / 127.5 - 1
+    for seed in SEEDS:
+        generator = torch.Generator().manual_seed(seed)
+        mask = random_mask(len(images), 49, 0.75, generator)
+        patches = patchify(images, 4)
+        black = patches.masked_fill(mask[..., None], -1.0)
+        with torch.no_grad():
+            pictures = {
+                "whole": images,
+                "covered": unpatchify(black, 4, (7, 7)),
+                "completed": model.complete(images, mask).clamp(-1, 1),
+            }
+            for name, each in pictures.items():
+                right = reader(each).argmax(dim=1) == test[1]
+                found[name].append(100 * right.double().mean().item())
+    return found
+
+
+def with_more_labels(data: tuple[Pictures, Pictures, Pictures]) -> None:
+    """Every part that isn't there yet, and the record of what is."""
+    pool, chosen_by, test = data
+    metrics = {
+        f"read/{name}": metric(values)
+        for name, values in kept("labels/read", partial(readable, test))[
+            "found"
+        ].items()
+    }
+    by_rate: dict[str, dict[str, float]] = {}
+    for count in MORE_LABELS:
+        for start in ("package", "pixels", "scratch"):
+            more: dict[str, Any] = {}
+            if start != "pixels" and start not in by_rate:
+                by_rate[start] = {
+                    f"{lr:g}": kept(
+                        f"labels/rate-{start}-{lr:g}",
+                        partial(
+                            *(tuned, start, lr, 0, pool, chosen_by, LONGER)
+                        ),
+                    )["found"]["test"]
+                    for lr in MORE_RATES
+                }
+            runs = []
+            for seed in SEEDS:
+                measure = partial(probed, count, seed, pool, test)
+                if start != "pixels":
+                    rates = by_rate[start]
+                    more["lr"] = float(max(rates, key=rates.__getitem__))
+                    measure = partial(
+                        *(tuned, start, more["lr"], seed, pool, test),
+                        *(LONGER, count),
+                    )
+                runs.append(kept(f"labels/{start}-{count}-{seed}", measure))
+            each = [run["found"] for run in runs]
+            if start != "pixels":
+                more["train_per_seed"] = [run["train"] for run in each]
+            values = [run["test"] for run in each]
+            metrics[f"{start}/{count}"] = metric(values, **more)
+            write_more(metrics, by_rate)
+
+
+def write_more(metrics: dict[str, Any], by_rate: dict[str, Any]) -> None:
+    """Write the rows that are whole."""
+    files = [json.loads(x.read_text()) for x in KEPT.glob("labels/*.json")]
+    results.write(
+        TARGET.with_stem("unlabelled-labels"),
+        {
+            **result_fields(
+                "unlabelled-labels",
+                "python benchmarks/unlabelled.py labels",
+                sum(each["seconds"] for each in files),
+            ),
+            "seeds": list(SEEDS),
+            "config": {
+                "tuning": tuning(RATES[0], 0, LONGER).to_json(),
+                "held_out_by_rate": by_rate,
+            },
+            "metrics": metrics,
+            "dataset": {
+                "name": "mnist",
+                "digest": load_dataset("mnist").digest,
+                "num_train": max(MORE_LABELS),
+                "num_test": NUM_TEST,
+            },
+            "notes": "MAE is trained once, seed 0",
+        },
+    )
+
+
 def main() -> None:
     """Measure what isn't there yet of the starts that are named, or of all."""
     torch.set_num_threads(1)
     data = digits()
+    if sys.argv[1:] == ["labels"]:
+        with_more_labels(data)
+        return
     for start in sys.argv[1:] or STARTS:
         measured(start, data)
         write()

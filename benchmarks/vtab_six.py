@@ -10,15 +10,17 @@ learn and 200 choose, and then all 1,000 learn; pictures are squeezed into a
 square, of 128 pixels here.
 
 * pixels: a linear probe on the picture shrunk to 16 x 16 pixels;
-* frozen: a linear probe on the class token of ViT-Ti/16. Both take the penalty
-  of the lowest loss on the 200, task by task and seed by seed;
-* tuned: all weights, five epochs in batches of 16, at 64 pixels and on one of
-  the tasks, which is what the hours allowed. The rate has the best accuracy on
-  the 200 of seed 0.
+* frozen: a linear probe on the class token of ViT-Ti/16, at 128 pixels and
+  (frozen-64) at 64. Probes take the penalty of the lowest loss on the 200, task
+  by task and seed by seed;
+* tuned: all weights, five epochs in batches of 16, at 64 pixels, which is what
+  the hours allowed. One rate for all tasks, as in the paper's VTAB: that with
+  the best accuracy on the 200 of seed 0, in which ninth.
 
 What is measured goes to runs/vtab-six/ and is not measured twice; all of it to
-`vitedu/results/vtab-six.json`. A quarter of an hour of one core that has
-bfloat16.
+`vitedu/results/vtab-six.json`. Half an hour of one core that has bfloat16. A
+second argument says how many seeds are fine-tuned, in place of three; those
+that were before are kept.
 """
 
 import json
@@ -47,10 +49,11 @@ SEEDS = (0, 1, 2)
 SIDE, SMALL, TINY = 128, 64, 16  # pixels
 NUM_TEST, TEST_SEED = 2_000, 2**20
 SPEC = PreprocessSpec(image_size=SIDE)  # squeezed, bilinear
-RATES, EPOCHS, BATCH_SIZE = (0.003, 0.01, 0.03), 5, 16
+RATES = (0.003, 0.01, 0.03)
+EPOCHS, BATCH_SIZE = 5, 16
 NATURAL = ("cifar10", "mnist", "trashnet")
 STRUCTURED = ("form", "count", "place")
-TUNED = ("place",)
+CHOSEN_BY = "place"
 
 
 class Task(NamedTuple):
@@ -125,23 +128,25 @@ def task(name: str, seed: int) -> Task:
 # ------------------------------------------------------------------ frozen
 
 
-def model_of_task() -> Any:
-    model = vitedu.load("ViT-Ti/16", image_size=SIDE)
-    model.preprocess = SPEC
+def model_at(side: int) -> Any:
+    model = vitedu.load("ViT-Ti/16", image_size=side)
+    model.preprocess = PreprocessSpec(image_size=side)
     return model
 
 
-def described(name: str, seed: int) -> dict[str, tuple[Features, Features]]:
+def described(
+    name: str, seed: int, side: int
+) -> dict[str, tuple[Features, Features]]:
     """(of 1,000, of the test images) by what describes them.
 
     The three questions about drawings share the features.
     """
     of_drawings = name in STRUCTURED
-    path = KEPT / f"{'shapes' if of_drawings else name}-{seed}.pt"
+    path = KEPT / f"{'shapes' if of_drawings else name}-{side}-{seed}.pt"
     if not path.exists():
         KEPT.mkdir(parents=True, exist_ok=True)
         started = time.perf_counter()
-        model, found = model_of_task(), {}
+        model, found = model_at(side), {}
         parts = task(name, seed)
         for part, split in zip(parts._fields, parts, strict=True):
             other = KEPT / path.name.replace(f"-{seed}.", "-0.")
@@ -185,7 +190,8 @@ def shrunk(split: Split) -> torch.Tensor:
 
 def probed(name: str, seed: int, how: str) -> dict[str, float]:
     """Percent right; the penalty is that of the lowest loss on the 200."""
-    train, test = described(name, seed)[how]
+    kind, _, side = how.partition("-")
+    train, test = described(name, seed, int(side or SIDE))[kind]
     learned, (x, y) = (
         train.take(torch.arange(NUM_TRAIN)),
         train.take(torch.arange(NUM_TRAIN, NUM_IMAGES)),
@@ -243,16 +249,17 @@ def tuned(name: str, seed: int, lr: float, choose: bool) -> dict[str, float]:
     return {"test": test_accuracy, "train": learned}
 
 
-def chosen_rate() -> tuple[float, dict[str, list[float]]]:
-    """The best rate by the mean over tasks, and each rate's on the 200."""
+def chosen_rate() -> tuple[float, dict[str, float]]:
+    """The rate for all tasks, and each rate's accuracy on the 200."""
     found = {}
     for lr in RATES:
-        parts = [
-            kept(f"{x}-choose-{lr}", lambda x=x, r=lr: tuned(x, 0, r, True))
-            for x in TUNED
-        ]
-        found[str(lr)] = [part["found"]["test"] for part in parts]
-    return max(RATES, key=lambda lr: fmean(found[str(lr)])), found
+        part = kept(
+            f"{CHOSEN_BY}-choose-{lr}",
+            lambda r=lr: tuned(CHOSEN_BY, 0, r, True),
+        )
+        found[lr] = part["found"]["test"]
+    best = max(found, key=found.__getitem__)
+    return best, {str(lr): value for lr, value in found.items()}
 
 
 # ------------------------------------------------------------------ record
@@ -268,15 +275,21 @@ def main() -> int:
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     metrics: dict[str, Any] = {}
-    seconds, l2s = 0.0, {}
+    l2s: dict[str, list[float]] = {}
 
-    def add(name: str, how: str, measure: Callable[[int], Any]) -> None:
-        nonlocal seconds
+    def add(
+        name: str,
+        how: str,
+        measure: Callable[[int], Any],
+        asked: Any = SEEDS,
+        suffix: str = "",
+    ) -> None:
+        files = [f"{name}-{seed}-{how}{suffix}" for seed in SEEDS]
         parts = [
-            kept(f"{name}-{seed}-{how}", lambda s=seed: measure(s))
-            for seed in SEEDS
+            kept(file, lambda s=seed: measure(s))
+            for seed, file in zip(SEEDS, files, strict=True)
+            if seed in asked or (KEPT / f"{file}.json").exists()
         ]
-        seconds += sum(part["seconds"] for part in parts)
         found = [part["found"] for part in parts]
         for which in ("test", "train"):
             metrics[f"{which}/{name}/{how}"] = metric(found, which)
@@ -287,19 +300,34 @@ def main() -> int:
             l2s[f"{name}/{how}"] = [each["l2"] for each in found]
         print(name, how, metrics[f"test/{name}/{how}"], flush=True)
 
+    lr, by_rate = chosen_rate()
+    asked = SEEDS[: int(sys.argv[2])] if len(sys.argv) > 2 else SEEDS
     for name in NATURAL + STRUCTURED:
         for how in ("frozen", "pixels"):
             add(name, how, lambda s, n=name, h=how: probed(n, s, h))
-    lr, by_rate = chosen_rate()
-    print(lr, by_rate, flush=True)
-    for name in TUNED:
-        add(name, "tuned", lambda s, n=name: tuned(n, s, lr, False))
-        seconds += sum(
-            kept(f"{name}-choose-{rate}", dict)["seconds"] for rate in RATES
+        how = f"frozen-{SMALL}"
+        add(name, how, lambda s, n=name, h=how: probed(n, s, h), asked)
+        again = f"-{lr}"
+        add(
+            *(name, "tuned", lambda s, n=name: tuned(n, s, lr, False)),
+            *(asked, again),
         )
+    record(metrics, l2s, lr, by_rate)
+    return 0
+
+
+def record(
+    metrics: dict[str, Any],
+    l2s: dict[str, list[float]],
+    lr: float,
+    by_rate: dict[str, float],
+) -> None:
+    """Write the result."""
     config = {"image_size": SIDE, "pixels": TINY, "l2": l2s, "lr": lr}
     config["tuned_image_size"] = SMALL
     config |= {"by_rate": by_rate, "epochs": EPOCHS, "batch_size": BATCH_SIZE}
+    kept_parts = [json.loads(x.read_text()) for x in KEPT.glob("*.json")]
+    seconds = sum(part["seconds"] for part in kept_parts)
     command = "python benchmarks/vtab_six.py cifar10-jpeg75.npz"
     parts = [task(x, 0).train.digest() for x in NATURAL + STRUCTURED]
     result = {
@@ -316,8 +344,21 @@ def main() -> int:
         "notes": "a seed draws the 1,000 images; 2,000 to test on (trashnet: "
         "431) are the same for all. bfloat16 in the network, float64 in probes",
     }
+    seeds = [
+        metrics.get(f"test/{x}/tuned", {"per_seed": []})["per_seed"]
+        for x in NATURAL + STRUCTURED
+    ]
+    if all(seeds):
+        means = [fmean(each) for each in seeds]
+        result["reproduces"] = {
+            "row": "table-9",
+            "scale": "small",
+            "ours": "six tasks, ViT-Ti/16 at 64 pixels, all weights: natural "
+            f"{fmean(means[:3]):.1f}, structured {fmean(means[3:]):.1f}",
+            "paper": None,
+            "n": min(map(len, seeds)),
+        }
     results.write(results.FOLDER / "vtab-six.json", result)
-    return 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ network found. There a tensor on the device keeps its numbers on the CPU, behind
 a door: mixing devices raises, and so does handing it to NumPy as it is.
 """
 
-from contextlib import ExitStack
+import warnings
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -153,9 +154,24 @@ class WithNumbers(ExitStack):
             future.get_overwrite_module_params_on_conversion(),
         )
         future.set_overwrite_module_params_on_conversion(True)
+        # it isn't one, where there are numbers
+        self.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", ".* which is a no-op")
+        # no sixteen bits on "meta": a block of autocast there does nothing
+        self.callback(setattr, torch, "autocast", torch.autocast)
+        torch.autocast = _autocast
         self.enter_context(_Doors())
         self.enter_context(_Device(self))
         return self
+
+
+_real_autocast = torch.autocast
+
+
+def _autocast(kind: str, *words: Any, **options: Any) -> Any:
+    if kind == META.type:
+        return nullcontext()
+    return _real_autocast(kind, *words, **options)
 
 
 class Behind(Tensor):
@@ -176,6 +192,10 @@ class Behind(Tensor):
 
     def __init__(self, numbers: Tensor, device: "_Device") -> None:
         self.numbers, self.device_mode = numbers, device
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # saved with its numbers; it comes back on the CPU, to be copied
+        return self.numbers.__reduce_ex__(protocol)
 
     def __format__(self, spec: str) -> str:
         return format(self.item() if self.ndim == 0 else str(self), spec)

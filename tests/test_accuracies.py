@@ -77,6 +77,7 @@ def public():
                 yield from (f"{name}.{x}" for x in dir(value) if "accura" in x)
 
 
+@pytest.mark.slow
 def test_every_public_one_is_in_percent(trained, photos):
     run, _, _ = trained
     model = small(num_classes=8)
@@ -114,6 +115,7 @@ def test_every_public_one_is_in_percent(trained, photos):
     assert set(values.values()) <= {RIGHT, 100 - RIGHT}
 
 
+@pytest.mark.slow
 def test_so_are_those_of_a_run(trained):
     run, out, lines = trained
     result = json.loads((out / "result.json").read_text())
@@ -124,6 +126,7 @@ def test_so_are_those_of_a_run(trained):
         assert found and {value for _, value in found} == {RIGHT}
 
 
+@pytest.mark.slow
 def test_so_are_those_that_commands_answer(trained, photos, capsys):
     _, out, _ = trained
     words = ["evaluate", str(out), str(photos), "--per-class", "--json"]

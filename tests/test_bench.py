@@ -123,37 +123,6 @@ def test_a_peer_with_another_function_stays_away(monkeypatch):
     assert "timm builds another network: 9,219 parameters for" in away["timm"]
 
 
-@pytest.mark.parametrize(
-    ("config", "against", "said"),
-    [
-        (tiny(num_classes=0), [], "num_classes is 0"),
-        (tiny(dropout=0.1), [], "dropout is 0.1"),
-        (tiny(drop_path=0.1), [], "drop_path is"),
-        (TINY, ["tim"], "no peer 'tim'; did you mean 'timm'"),
-    ],
-)
-def test_what_cannot_be_compared_is_one_sentence(config, against, said):
-    with pytest.raises(UserError, match=said):
-        peers.contestants(config, against)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"rounds": 4}, "rounds must be a whole number of at least 5"),
-        ({"rounds": 10**7}, "and at most 1000000, got 10000000"),
-        ({"batch_size": 0}, "batch_size must be a whole number"),
-        ({"threads": 0}, "threads must be a whole number"),
-        ({"kinds": ("trainig",)}, "a list of 'inference' or 'training'"),
-        ({"precision": "bf61"}, "did you mean 'bf16'"),
-    ],
-)
-def test_what_cannot_be_measured_is_one_sentence(changes, said):
-    with pytest.raises(UserError, match=said):
-        settings = replace(SETTINGS, **changes)
-        bench.bench(TINY, settings, against=(), device=CPU)
-
-
 def test_a_model_that_does_not_fit_is_not_built(monkeypatch):
     # two models that train, each with weights, gradients and two means
     free = 4 * 2 * 4 * budget.parameters(TINY).total

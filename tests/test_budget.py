@@ -153,6 +153,7 @@ def test_macs_of_the_named_models_as_printed(name, image_size, printed):
     assert f"{counted / 1e9:.{decimals}f}" == printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "epochs", "exaflops"),
     [
@@ -206,6 +207,7 @@ def counted_by_torch(config, device="meta", backward=False):
     return counter.get_total_flops()
 
 
+@pytest.mark.slow
 @small_configs
 def test_flops_equal_torchs_counter_on_the_meta_device(config):
     assert flops(config) == counted_by_torch(config)

@@ -124,6 +124,7 @@ def storages(values):
     return [tensor.untyped_storage() for tensor in tensors]
 
 
+@pytest.mark.slow
 @small_configs
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_activations_are_what_autograd_saves(
@@ -139,6 +140,7 @@ def test_activations_are_what_autograd_saves(
     assert counted == pytest.approx(saved, rel=0.01)
 
 
+@pytest.mark.slow
 @small_configs
 def test_activations_without_training_are_the_widest_moment(config):
     model, images = built(config, 3)
@@ -149,6 +151,7 @@ def test_activations_without_training_are_the_widest_moment(config):
     assert counted == pytest.approx(images.nbytes + live.peak, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", LARGER.values(), ids=LARGER)
 def test_bytes_of_mixed_precision_are_what_autograd_saves(
     config, bytes_saved_for_backward

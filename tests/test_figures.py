@@ -28,59 +28,25 @@ def png(figure):
     return content.getvalue()
 
 
-def test_the_left_panel_shows_the_loss_of_every_line():
-    figure, _ = curves(HISTORY)
-    (points,) = drawn(figure.axes[0]).values()
+def test_loss_and_accuracies_are_drawn_named_and_told_apart_in_grey():
+    figure, alt = curves(HISTORY)
+    left, right = figure.axes
+    (points,) = drawn(left).values()
     assert points == [[10, 2.25], [20, 1.5], [30, 0.5], [40, 0.25]]
-
-
-def test_the_right_panel_shows_each_accuracy_under_its_name():
-    figure, _ = curves(HISTORY)
-    assert drawn(figure.axes[1]) == {
+    assert drawn(right) == {
         "train": [[10, 20], [20, 55], [30, 80], [40, 90]],
         "validation": [[20, 60], [40, 88]],
         "test": [[40, 87.5]],
     }
-
-
-def test_axes_are_labelled_with_their_units():
-    figure, _ = curves(HISTORY)
-    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
-    assert labels == [
-        ("step", "training loss (nats)"),
-        ("step", "accuracy (%)"),
-    ]
-
-
-def test_lines_differ_in_grey():
-    # without colour: another dash, another marker or another shade
-    figure, _ = curves(HISTORY)
-    styles = {
-        (line.get_linestyle(), line.get_marker())
-        for line in figure.axes[1].lines
-    }
+    assert left.get_xlabel() == right.get_xlabel() == "step"
+    assert left.get_ylabel() == "training loss (nats)"
+    assert right.get_ylabel() == "accuracy (%)"
+    # another dash, another marker or another shade
+    styles = {(x.get_linestyle(), x.get_marker()) for x in right.lines}
     assert len(styles) == 3
-
-
-def test_the_background_is_opaque():
-    figure, _ = curves(HISTORY)
     assert figure.get_facecolor()[3] == 1.0
-
-
-def test_the_alt_text_names_first_and_last_loss_and_the_steps():
-    _, alt = curves(HISTORY)
-    assert "from 2.25 to 0.25 nats over 40 steps" in alt
-
-
-def test_the_alt_text_names_the_accuracy_that_was_reached():
-    _, alt = curves(HISTORY)
-    assert "87.5" in alt
-
-
-def test_the_alt_text_is_one_line_of_prose():
-    _, alt = curves(HISTORY)
-    assert "\n" not in alt
-    assert alt.endswith(".")
+    assert "from 2.25 to 0.25 nats over 40 steps" in alt and "87.5" in alt
+    assert "\n" not in alt and alt.endswith(".")
 
 
 @pytest.mark.slow

@@ -337,6 +337,7 @@ def test_kernels_are_known_by_their_names(name, kind):
     assert ladder.kind(name) == kind
 
 
+@pytest.mark.slow
 def test_a_stopped_run_on_cifar_goes_on_where_it_was(tmp_path, capsys):
     asked = options(tmp_path)
     late = asked._replace(stop_at=0.0)  # long ago

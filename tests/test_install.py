@@ -82,17 +82,20 @@ def installs(python, index):
     return {each["metadata"]["name"] for each in listed}
 
 
+@pytest.mark.slow
 def test_where_all_is_there_only_vitedu_is_installed(tmp_path, index):
     python = environment(tmp_path, OLDEST | THEIRS)
     assert installs(python, index) == {"vitedu"}
 
 
+@pytest.mark.slow
 def test_a_torch_that_is_there_is_kept(tmp_path, index):
     python = environment(tmp_path, THEIRS)
     missing = OLDEST.keys() - THEIRS.keys()
     assert installs(python, index) == {"vitedu"} | missing
 
 
+@pytest.mark.slow
 def test_a_torch_that_is_too_old_is_replaced(tmp_path, index):
     python = environment(tmp_path, OLDEST | {"torch": "2.9.1"})
     assert installs(python, index) == {"vitedu", "torch"}

@@ -127,6 +127,7 @@ def test_attention_equals_torch_s():
     assert_close(weights.sum(-1), torch.ones(2, 4, 7).double())
 
 
+@pytest.mark.slow
 def test_trains_step_for_step_like_the_package():
     """20 steps on the same batches, float64, no decay, no clipping."""
     config = TrainConfig(

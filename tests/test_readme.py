@@ -215,7 +215,7 @@ def test_a_row_says_what_was_recorded(name, row):
     cells = [cell.strip() for cell in row.split("|")]
     assert cells[:3] == [
         f"{weights:,}",
-        f"{accuracy:.2f} %",
+        f"{accuracy:.2f}%",
         str(len(result["seeds"])),
     ]
 

@@ -217,12 +217,6 @@ def test_a_file_that_is_no_result_is_one_sentence(tmp_path, content, said):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["nothing-of-this-name", "../results", ""])
-def test_an_unknown_name_is_one_sentence(name):
-    with pytest.raises(UserError, match=f"no result '{name}' is recorded"):
-        results.read(name)
-
-
 # --- hardware, versions, commit
 
 

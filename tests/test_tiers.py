@@ -6,21 +6,28 @@ whole notebooks, small, on a stand-in for a GPU (`tests/stand_in.py`).
 
 import ast
 import importlib
+import json
+import linecache
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib
 import pytest
 import torch
 
 from tests.stand_in import META, Mixed, WithNumbers
-from vitedu import results, train
+from vitedu import figures, results, train
+from vitedu.figures.chapters import recipe as recipe_figures
+from vitedu.figures.chapters import speed as speed_figures
 
 ROOT = Path(__file__).parents[1]
 jupytext = pytest.importorskip("jupytext", reason="the book isn't installed")
 sys.path.insert(0, str(ROOT / "tools"))
 notebooks = importlib.import_module("notebooks")
+# it keeps the real `find_device`: a chapter's command runs on the CPU
+importlib.import_module("vitedu.cli.train")
 
 CHAPTERS = {
     path.stem[:2]: path
@@ -33,12 +40,18 @@ BLOCK_STEPS = {
     "05": 137 * 782 * 2,
     # two whole runs and two of two epochs
     "06": (2 * 40 + 2 * 2) * 391 * 4,
+    # nine runs of two epochs, three of one, and a thousand steps beside them
+    "07": (9 * 2 * 313 + 3 * 200 + 1_000) * 2,
+    # the runs at the top, the omissions with three seeds, and the undisturbed
+    "08": (240 + 3 * (3 * 60 + 6 * 60) + 120) * 2,
+    # sixty photographs twice, in Python and by the command; all of TrashNet
+    "11": (60 + 60 + 5 * 56) * 12,
     # eight networks, a convolution's block counted like an encoder's, and one;
     # two shallow and two deep ones for three epochs
     "14": 8 * 5_000 * 4 + 1_875 * 4 + 939 * 2 * (2 + 17),
 }
 # of the CPU's part: a chapter's own minutes without its training
-REST = {"05": 1, "06": 2, "14": 1}
+REST = {"05": 1, "06": 2, "07": 1.5, "08": 2, "11": 2, "14": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +81,7 @@ def choosing(path):
 
 
 def test_the_chapters_that_ask_for_a_gpu():
-    assert [*CHAPTERS] == ["05", "06", "14"]
+    assert [*CHAPTERS] == ["05", "06", "07", "08", "11", "14"]
 
 
 @pytest.mark.parametrize("number", CHAPTERS)
@@ -119,9 +132,28 @@ def test_minutes_on_a_t4_follow_from_the_recorded_lots(number):
 # --- whole notebooks
 
 
+GPU_DAY = {"06": "gpu_day.py --lot 5", "07": "gpu_day.py --lot 2"}
+
+
+def with_records(folder, monkeypatch, made_up=()):
+    """The package's results, but those from a GPU only if made up."""
+    for path in results.FOLDER.glob("*.json"):
+        if not path.name.startswith("gpu-"):
+            (folder / path.name).write_bytes(path.read_bytes())
+    for name, values in dict(made_up).items():
+        record = results.read(name)
+        for metric, value in values.items():
+            record["metrics"][metric]["value"] = value
+        text = json.dumps(record | {"hardware": "A card of ours"})
+        (folder / f"{name}.json").write_text(text)
+    monkeypatch.setattr(results, "FOLDER", folder)
+
+
 @pytest.fixture
 def gpu(tmp_path, monkeypatch):
-    """Every chapter's device is the stand-in."""
+    """Every chapter's device is the stand-in, and no GPU has been recorded."""
+    (tmp_path / "results").mkdir()
+    with_records(tmp_path / "results", monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VITEDU_TIER", "smoke")
     monkeypatch.setenv("VITEDU_OFFLINE", "1")
@@ -133,12 +165,43 @@ def gpu(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", CHAPTERS)
-def test_a_chapter_runs_on_a_gpu(number, gpu):
+def test_a_chapter_runs_on_a_gpu_and_has_a_place_for_its_record(
+    number, gpu, capsys, monkeypatch
+):
     found = {"__name__": "__main__"}
     with WithNumbers() as stand_in:
-        for cell in code(CHAPTERS[number]):
-            exec(compile(cell, f"chapter {number}", "exec"), found)
+        for place, cell in enumerate(code(CHAPTERS[number])):
+            name = f"chapter {number}, cell {place}"
+            lines = cell.splitlines(keepends=True)
+            # where `inspect.getsource` looks
+            monkeypatch.setitem(linecache.cache, name, (1, None, lines, name))
+            exec(compile(cell, name, "exec"), found)
+    for each in found.values():
+        if isinstance(each, TemporaryDirectory):
+            each.cleanup()
     assert stand_in.operations > 1_000
+    said = capsys.readouterr().out
+    assert GPU_DAY.get(number, "") in said and "NVIDIA" not in said
+
+
+def test_chapters_show_the_gpu_records_that_are_there(tmp_path, monkeypatch):
+    """Made up: a number that no card has reached appears in both figures."""
+    speed = {f"ViT-B-16/{x}/speed": 360.0 for x in ("float32", "TF32")}
+    speed["ViT-B-16/compiled/speed"] = 360 * 41.0
+    made_up = {"gpu-ladder": speed, "gpu-cifar": {"recipe-0": 12.34}}
+    with_records(tmp_path, monkeypatch, made_up)
+    seen = []
+    monkeypatch.setattr(figures, "show", lambda figure, alt: seen.append(alt))
+    (cell,) = (x for x in code(CHAPTERS["07"]) if "speed.ladder" in x)
+    exec(cell, {"results": results, "figures": figures, "speed": speed_figures})
+    assert "1.0 TF32" in seen[0] and "41.0 compiled" in seen[0]
+    assert "A card of ours" in seen[0]
+    (cell,) = (x for x in code(CHAPTERS["06"]) if '"gpu-cifar"' in x)
+    values = {"results": results, "figures": figures, "recipe": recipe_figures}
+    values |= {"EPOCHS": 1, "seen_better": {1: (50.0, 41.0)}, "error": 0.5}
+    values["row"] = lambda name, words: recipe_figures.Row(words, [40.0, 41.0])
+    exec(cell, values)
+    assert "ViT, all pictures 12.3" in seen[1]
 
 
 def test_a_stray_tensor_and_numpy_are_caught():

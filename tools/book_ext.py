@@ -10,6 +10,8 @@ Notebooks are portable Markdown; the site adds to them:
 * Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a
   link to a place leads there in both.
 * A question tagged `predict` waits for an answer (`predictions.py`).
+* What folded code draws stands above the code, and the line that says what a
+  page ran on at its end (`order_cells`).
 * Search quotes the passage that was found, a cell tagged `margin` moves into
   the text where the margin is missing, and `<details>` have a frame:
   `tools/static/`.
@@ -48,6 +50,7 @@ import predictions
 import set_repository
 from docutils import nodes
 from myst_nb.core.render import NbElementRenderer
+from myst_nb.sphinx_ import HideCodeCellNode
 from pybtex.database import parse_file
 from pybtex.richtext import Text
 from sphinx import addnodes
@@ -110,17 +113,20 @@ def set_version(app, config):
 
 
 def carry_alt(render_image):
-    """`render_image` of myst-nb, with the alt text of the output's metadata."""
+    """`render_image` of myst-nb, with what the output's metadata say of it."""
 
     def render(self, data):
         images = render_image(self, data)
-        alt = data.output_metadata.get(data.mime_type, {}).get("alt")
-        if alt:
-            for image in images:
-                image["alt"] = alt
-        if data.mime_type == "image/png" and is_see_through(data.string):
-            for image in images:
+        about = data.output_metadata.get(data.mime_type, {})
+        for image in images:
+            if about.get("alt"):
+                image["alt"] = about["alt"]
+            if data.mime_type != "image/png":
+                continue
+            if is_see_through(data.string):
                 image["classes"].append("see-through")
+            elif about.get("chart"):
+                image["classes"].append("chart")
         return images
 
     return render
@@ -331,6 +337,30 @@ def strip_margins(app, doctree):
                     cell.remove(part)
 
 
+def order_cells(app, doctree, docname):
+    """Show a picture before the folded code behind it, and the machine last.
+
+    A chapter's first cell with an output that is nobody's to compare says the
+    tier, the device and the versions.
+    """
+    cells = [
+        cell
+        for cell in doctree.findall(nodes.container)
+        if "tag_hide-input" in cell["classes"]
+    ]
+    for cell in cells:
+        first = cell[0]
+        if isinstance(first, HideCodeCellNode):
+            cell.remove(first)
+            cell.append(first)
+    about = [x for x in cells if "tag_nbval-ignore-output" in x["classes"]]
+    if about and re.search(r"/\d\d_", docname):
+        chapter = doctree.next_node(nodes.section)
+        about[0].parent.remove(about[0])
+        chapter += nodes.rubric("", "What this page ran on")
+        chapter += about[0]
+
+
 def number_as_named(app, env):
     """Give a chapter the number that its file `NN_name` begins with.
 
@@ -456,6 +486,7 @@ def setup(app):
     app.connect("doctree-resolved", glossary.list_letters)
     app.connect("doctree-resolved", name_papers)
     app.connect("doctree-read", strip_margins)
+    app.connect("doctree-resolved", order_cells)
     app.connect("doctree-read", mark_languages)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-before-process-signature", hide_ranges)

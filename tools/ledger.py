@@ -217,6 +217,8 @@ def page(rows: Rows, recorded: Iterable[Result]) -> str:
         table(rows, "table-", found, states),
         "## Figures of the paper",
         table(rows, "figure-", found, states),
+        "## In the paper's text alone",
+        table(rows, ("section-", "appendix-"), found, states),
         "## What we measure beside it",
         OURS_OPENING,
     ]
@@ -245,7 +247,8 @@ def page(rows: Rows, recorded: Iterable[Result]) -> str:
         parts.append("## Runs behind the rows of the paper")
         for name in sorted(behind):
             parts.append(f"### {name}\n\n{run(behind[name])}")
-    return "\n\n".join(filter(None, parts)) + "\n"
+    text = "\n\n".join(filter(None, parts)) + "\n"
+    return re.sub(r"(?<=\d) %", "%", text)  # records have a space
 
 
 OPENING = """\
@@ -257,10 +260,12 @@ Not by hand. -->
 
 Which results of the paper {{cite}}`dosovitskiy2021` have we reproduced? \
 Every table
-and every figure has a row here. Of {rows} rows, {reproduced} are reproduced,
-{small} are reproduced at a small scale, {recomputed} are recomputed from the \
-paper's own
-numbers, {held} are held by a test, and {open} are open.
+and every figure has a row here, and so has what stands in its text alone. Of \
+{rows} rows,
+{reproduced} are reproduced, {small} are reproduced at a small scale, \
+{recomputed} are
+recomputed from the paper's own numbers, {held} are held by a test, and {open} \
+are open.
 
 * **reproduced**: run at the paper's own scale. \
 Our number is within 0.3 points of the
@@ -303,7 +308,7 @@ ImageNet; expect hours or days of a large GPU."""
 
 def table(
     rows: Rows,
-    prefix: str,
+    prefix: str | tuple[str, ...],
     found: dict[str, list[Result]],
     states: dict[str, str],
 ) -> str:
@@ -349,8 +354,9 @@ def on_gpus(rows: Rows, found: dict[str, list[Result]]) -> list[str]:
 
 
 def called(row: Row) -> str:
-    """What the paper calls it: "Table 5"."""
-    return str(row["id"]).replace("-", "\u00a0").capitalize()
+    """What the paper calls it: "Table 5", "Appendix D.9"."""
+    kind, _, number = str(row["id"]).partition("-")
+    return f"{kind.capitalize()}\u00a0{number.upper()}"
 
 
 def line(*cells: str) -> str:

@@ -4,15 +4,16 @@
 
 changes the package of a clone in one place at a time: a comparison flipped, a
 term dropped, an axis swapped, `and` for `or`. After each change the tests that
-mirror the module are run, slow ones too, until the first failure. What they
+mirror the module are run until the first failure, slow ones last. What they
 don't notice is shown to the fast ones afterwards, but only to the files that
 execute the statement: the others can't notice, and coverage.py finds out which
 they are, in subprocesses too (FILE.reach.json). `--mirrored` leaves this out.
 
-Tests run in forks of this process, which has imported what is slow to import.
-One line per change is printed. FILE keeps the answers, and a run that was
-stopped goes on from it. Two runs with a clone each may share the work: `--half
-0`, `--half 1`.
+Each time pytest starts anew. What failed is run again without the change: only
+what passes then has noticed it. A test that fails then too is left out from
+there on, and named in FILE. One line per change is printed. FILE keeps the
+answers, and a run that was stopped goes on from it. Two runs with a clone each
+may share the work: `--half 0`, `--half 1`.
 
 The clone is written to: make one for this alone (`git clone . CLONE`).
 """
@@ -20,7 +21,6 @@ The clone is written to: make one for this alone (`git clone . CLONE`).
 import argparse
 import ast
 import contextlib
-import importlib
 import json
 import os
 import random
@@ -28,14 +28,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import coverage
-import pytest
 
 FLIPPED = {
     ast.Lt: ast.GtE,
@@ -56,13 +54,9 @@ AXES = {"dim", "axis"}
 # long enough for every mirrored test on a slow machine; an endless loop is
 # noticed
 SECONDS = 1200
-# what tests and the package import
-IMPORTED = [
-    *("torch.distributed.checkpoint", "transformers", "matplotlib.pyplot"),
-    *("PIL.Image", "safetensors.torch"),
-]
+SENTENCES = "tests/test_sentences.py"
 FAST = "not slow and not browser"
-ALL = "not browser"
+SLOW = "slow and not browser"
 COVERAGE = """
 [run]
 parallel = true
@@ -154,45 +148,64 @@ def number(node: ast.AST) -> int | None:
 
 
 def mirrored(root: Path, module: str) -> list[str]:
-    """The tests that mirror a module, as far as there are any of its name."""
+    """The tests of a module's name, and the table of what mistakes are told."""
     path = Path(module).relative_to("vitedu")
-    folder = root / "tests" / path.parent
-    stem = path.parent.name if path.stem == "__init__" else path.stem
-    found = sorted(folder.glob(f"test_{stem}*.py"))
-    if not found and path.parent.name:
-        # vitedu/cli/train.py: tests/test_cli*.py
-        found = sorted((root / "tests").glob(f"test_{path.parts[0]}*.py"))
-        found = found or sorted(folder.glob("test_*.py"))
-    return [str(test.relative_to(root)) for test in found]
+    path = path.parent if path.stem == "__init__" else path
+    tests, found = root / "tests", []
+    every = sorted((tests / path.parent).glob("test_*.py"))
+    # vitedu/weights/timm/plain.py: tests/weights/test_timm*.py
+    while path.name and not found:
+        found = sorted((tests / path.parent).glob(f"test_{path.stem}*.py"))
+        path = path.parent
+    names = [str(test.relative_to(root)) for test in found or every]
+    return [*names, SENTENCES]
 
 
-def fails(root: Path, tests: list[str], marked: str) -> bool:
-    """Whether one of these tests fails in the clone now, or never ends."""
+def noticed(
+    root: Path, mutant: Mutant, tests: list[str], marked: str, out: list[str]
+) -> bool:
+    """Whether a test fails with this change and passes without.
+
+    `out`: tests to leave out, which grows by those that fail without, too.
+    """
     if not tests:
         return False
-    process = os.fork()
-    if process == 0:
-        os.setpgid(0, 0)
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 1)
-        os.dup2(silence, 2)
-        os.chdir(root)
-        # plugins that are imported already
-        known = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        words = ["-x", "-q", "-p", "no:cacheprovider", "-m", marked]
-        code = 1
-        with contextlib.suppress(BaseException):
-            code = pytest.main([*known, *words, *tests])
-        os._exit(code)
-    for _ in range(20 * SECONDS):
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-            # 5: none of them was chosen
-            return os.waitstatus_to_exitcode(status) not in (0, 5)
-        time.sleep(0.05)
-    os.killpg(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return True
+    with tempfile.TemporaryDirectory() as cache:
+        words = ["-m", marked, "-o", f"cache_dir={cache}", *tests]
+        while True:
+            leave = [f"--deselect={test}" for test in out]
+            with made(root, mutant):
+                if passes(root, ["-x", *words, *leave]):
+                    return False
+            # all of them where none is known to have failed
+            if passes(root, [*words, "--last-failed", *leave]):
+                return True
+            failed = json.loads(Path(cache, "v/cache/lastfailed").read_text())
+            print("fails unchanged:", *failed, flush=True)
+            out += failed
+
+
+def passes(root: Path, words: list[str]) -> bool:
+    """Whether pytest, started anew, ends in time and without a failure."""
+    command = [sys.executable, "-m", "pytest", "-q", *words]
+    process = subprocess.Popen(
+        command,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        # 5: none of them was chosen
+        return process.wait(SECONDS) in (0, 5)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        # it, where it never ends, and what it has started
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def reach(root: Path, test: str) -> dict[str, list[int]]:
@@ -227,32 +240,16 @@ def reached(root: Path, file: Path) -> dict[str, dict[str, list[int]]]:
     return lines
 
 
-def prepare(root: Path) -> list[Any]:
-    """Import what forks would; the package itself is a fork's to import again.
-
-    What it holds of other libraries lives as long as the list that is returned.
-    """
-    sys.path.insert(0, str(root))
-    importlib.import_module("vitedu.compat").import_timm()
-    for name in IMPORTED:
-        importlib.import_module(name)
-    ours = [name for name in sys.modules if name.partition(".")[0] == "vitedu"]
-    return [sys.modules.pop(name) for name in ours]
-
-
 @contextlib.contextmanager
 def made(root: Path, mutant: Mutant) -> Iterator[None]:
     """The clone with this change, as long as the block lasts."""
     path = root / mutant.module
-    source, times = path.read_bytes(), path.stat()
-    text = mutant.text.encode()
+    source, text = path.read_bytes(), mutant.text.encode()
     path.write_bytes(source[: mutant.start] + text + source[mutant.end :])
     try:
         yield
     finally:
         path.write_bytes(source)
-        # what is compiled of it is good again
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def main() -> None:
@@ -276,34 +273,30 @@ def main() -> None:
     chosen = random.Random(options.seed).sample(every, options.sample)
     if options.half is not None:
         chosen = chosen[options.half :: 2]
+    # what is compiled holds for the source that it was compiled from alone
+    mode = "--invalidation-mode=checked-hash"
+    compiled = [sys.executable, "-m", "compileall", "-qf", mode, "vitedu"]
+    subprocess.run(compiled, cwd=root, check=True)
     os.environ |= {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    kept = prepare(root)
-    # compile the tests once; a change of a second ago is never compiled
-    fails(root, ["--collect-only", "tests"], ALL)
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    sys.dont_write_bytecode = True
-    known = json.loads(out.read_text())["mutants"] if out.exists() else {}
+    os.environ |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    kept = json.loads(out.read_text()) if out.exists() else {}
+    known, broken = kept.get("mutants", {}), kept.get("fail unchanged", [])
 
     def note(mutant: Mutant, verdict: str) -> None:
         known[mutant.name] = verdict
         print(verdict, mutant.name, flush=True)
         counts = dict(Counter(known.values()))
         content = {"places": len(every), "noticed": counts, "mutants": known}
+        content |= {"fail unchanged": broken}
         out.write_text(json.dumps(content, indent=1) + "\n")
 
     def left(verdict: str | None) -> list[Mutant]:
         return [each for each in chosen if known.get(each.name) == verdict]
 
-    right: set[str] = set()  # tests that pass as long as nothing is changed
     for mutant in left(None):
         tests = mirrored(root, mutant.module)
-        with made(root, mutant):
-            seen = fails(root, tests, ALL)
-        if seen and not right.issuperset(tests):
-            if fails(root, tests, ALL):
-                note(mutant, "fails unchanged")
-                continue
-            right |= {*tests}
+        seen = noticed(root, mutant, tests, FAST, broken)
+        seen = seen or noticed(root, mutant, tests, SLOW, broken)
         note(mutant, "mirrored" if seen else "not mirrored")
     unseen = [] if options.mirrored else left("not mirrored")
     lines = reached(root, out.with_suffix(".reach.json")) if unseen else {}
@@ -314,10 +307,9 @@ def main() -> None:
             if mutant.statement in modules.get(mutant.module, ())
             and test not in mirrored(root, mutant.module)
         ]
-        with made(root, mutant):
-            note(mutant, "fast" if fails(root, others, FAST) else "nobody")
+        seen = noticed(root, mutant, others, FAST, broken)
+        note(mutant, "fast" if seen else "nobody")
     print(dict(Counter(known.values())))
-    del kept
 
 
 if __name__ == "__main__":

@@ -23,16 +23,23 @@ import vitedu
 from vitedu.data import load_dataset, photo
 from vitedu.data.readers.photos import PHOTOS
 from vitedu.errors import UserError
-from vitedu.model import ViT, ViTConfig
+from vitedu.model import SinCos2D, ViT, ViTConfig, patchify
+from vitedu.model.mae import MAEConfig
 
-MODELS = {"mnist-tiny": "mnist-tiny", "ViT-Ti/16": "vit-ti-16"}
+MODELS = {
+    "mnist-tiny": "mnist-tiny",
+    "mae-mnist": "mae-mnist",
+    "ViT-Ti/16": "vit-ti-16",
+}
 PART = 1_440_000  # bytes of weights in a script, so that loading shows progress
 # What the engine reads; all other fields have to be as in the paper.
 READ = ("image_size", "patch_size", "in_channels", "num_classes", "embed_dim")
 READ += ("depth", "num_heads", "mlp_dim", "pool", "norm_eps")
+DECODER = ("decoder_dim", "decoder_depth", "decoder_heads")
 SIDE = 112  # of the small photographs, in pixels
 SIDE_SEEN = 320  # of the front page's
 LISTENING = 7  # its block
+WALK = 33  # the patch that is followed: row 3, column 6, of the forehead
 
 
 def assigned(target: str, value: object) -> bytes:
@@ -49,10 +56,17 @@ def base64(content: bytes) -> str:
 def read_fields(config: ViTConfig) -> dict[str, object]:
     """What the engine wants to know. UserError: it can't compute this."""
     values = {name: getattr(config, name) for name in READ}
-    if config != ViTConfig(**values) or config.pool not in ("token", "mean"):
+    if isinstance(config, MAEConfig):
+        values |= {name: getattr(config, name) for name in DECODER}
+        others = {"class_token": False, "position": SinCos2D()}
+        known = MAEConfig(**values, **others, normalised=False)
+    else:
+        known = ViTConfig(**values)
+    if config != known or config.pool not in ("token", "mean"):
         raise UserError(
             "the page's network computes the paper's ViT with the class token "
-            f"or the mean for a head, and nothing else; this is {config}"
+            "or the mean for a head, a masked autoencoder as mae-mnist, and "
+            f"nothing else; this is {config}"
         )
     return values
 
@@ -63,6 +77,9 @@ def weights(model: ViT) -> dict[str, object]:
     UserError: the page can't compute it, or 16 bits can't hold its weights.
     """
     state = {name: x.half() for name, x in model.state_dict().items()}
+    for name in ("pos_embed", "decoder_pos_embed"):
+        if isinstance(model.config, MAEConfig):  # computed, so in no file
+            state[name] = getattr(model, name)().half()
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
             raise UserError(f"{name} is too large for 16 bits")
@@ -160,6 +177,48 @@ def hopper() -> dict[str, str]:
     }
 
 
+@torch.no_grad()
+def walk() -> dict[str, object]:
+    """One patch of Hopper on its way through a head, in true numbers.
+
+    Its pixels, its word, the position; in the block of `hopper`, the head that
+    looks at one patch most: query, all scores, and what the three patches with
+    the most contribute: their keys, shares and values.
+    """
+    model = vitedu.load("ViT-Ti/16")
+    block, d = model.blocks[LISTENING - 1], model.config.embed_dim
+    images = vitedu.preprocess(model, photo("hopper"))
+    tokens = model.embed(images)
+    for before in model.blocks[: LISTENING - 1]:
+        tokens = before(tokens)
+    qkv = block.attn.qkv(block.norm1(tokens))[0].view(-1, 3, 3, d // 3)
+    q, k, v = qkv.permute(1, 2, 0, 3)  # (heads, n + 1, hd)
+    scores = (k @ q[:, WALK + 1, :, None])[..., 0] / (d // 3) ** 0.5
+    shares = scores.softmax(dim=-1)
+    head = int(shares[:, 1:].amax(dim=-1).argmax())
+    most = shares[head, 1:].topk(3).indices
+    patches = patchify(images, model.config.patch_size)[0, WALK]
+    words = model.patch_embed(images)[0, WALK]
+
+    def told(numbers: torch.Tensor) -> object:
+        return (numbers.double() * 1000).round().div(1000).tolist()
+
+    return {
+        "patch": WALK,
+        "block": LISTENING,
+        "head": head + 1,
+        "pixels": told(patches),
+        "word": told(words),
+        "position": told(model.pos_embed[0, WALK + 1]),
+        "query": told(q[head, WALK + 1]),
+        "scores": told(scores[head]),
+        "most": most.tolist(),
+        "keys": told(k[head, most + 1]),
+        "values": told(v[head, most + 1]),
+        "answer": told(shares[head] @ v[head]),
+    }
+
+
 def write(folder: Path) -> None:
     """Write all files into `folder`, which is made if it isn't there."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,6 +230,7 @@ def write(folder: Path) -> None:
     (folder / "digit-set.js").write_bytes(content)
     content = assigned("vitedu.hopper", hopper())
     (folder / "hopper.js").write_bytes(content)
+    (folder / "walk-numbers.js").write_bytes(assigned("vitedu.walk", walk()))
     photos = {name: whole(name) for name in PHOTOS}
     (folder / "photos.js").write_bytes(assigned("vitedu.photos", photos))
     for name in PHOTOS:

@@ -7,7 +7,8 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -74,12 +75,31 @@ def reason(error: BaseException) -> str:
     return (text or type(error).__name__).splitlines()[0]
 
 
+@contextmanager
+def explained(
+    what: str, *kinds: type[Exception], end: str = ""
+) -> Iterator[None]:
+    """An OSError inside, or one of `kinds`, becomes "what: why" and `end`."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, kinds or OSError):
+            raise
+        raise UserError(f"{what}: {reason(error)}{end}") from None
+
+
 def warn(message: str) -> None:
     """Warn, and name the line of the user's program that called vitedu."""
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_globals["__name__"].startswith(INSIDE):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> UserError:
+    """ "there is no model 'ViT-X'; did you mean ..." """
+    end = did_you_mean(str(name), known)
+    return UserError(f"there is no {what} {name!r}; {end}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

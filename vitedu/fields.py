@@ -3,13 +3,10 @@
 What a field may be is its type, and a range is part of the type:
 
     @dataclass(frozen=True)
-    class Mixing:
+    class Mixing(Checked):
         alpha: Annotated[float, Range(0)] = 0.2
         kind: Literal["mixup", "cutmix"] = "mixup"
         images: Count | None = None
-
-        def __post_init__(self) -> None:
-            check_fields(self)
 
 `Mixing(alpha=-1)` then says "alpha must be a number of at least 0, got -1".
 """
@@ -25,7 +22,7 @@ from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from vitedu.errors import UserError, did_you_mean
 
@@ -100,6 +97,30 @@ def check_fields(config: Any) -> None:
     for name, kind in field_types(type(config)).items():
         value = converted(name, getattr(config, name), kind)
         object.__setattr__(config, name, value)
+
+
+class Checked:
+    """What a frozen dataclass inherits: `check_fields`, to and from JSON."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists; the inverse of `from_json`."""
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self:
+        """What `to_json` wrote. UserError: a field is unknown or wrong."""
+        kind: Any = cls
+        return from_json(kind, values)
+
+
+class Variant(Checked):
+    """One of several classes for a field; its JSON begins with its name."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": type(self).__name__} | super().to_json()
 
 
 @cache

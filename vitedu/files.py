@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained, reason
 
 # what `replace_file` leaves if it is killed
 LEFT_OVER = re.compile(r".*\.[0-9a-f]{16}\.part")
@@ -29,7 +29,6 @@ def user_path(value: str | PathLike[str]) -> Path:
 
 
 def check_regular(path: str | Path) -> os.stat_result:
-    """The stat of a regular, readable file. UserError: it isn't one."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -48,17 +47,13 @@ def check_regular(path: str | Path) -> os.stat_result:
 
 
 def make_folder(path: Path) -> None:
-    try:
+    with explained(f"cannot make {path}"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make {path}: {reason(error)}") from None
 
 
 def list_folder(path: str | Path) -> list[str]:
-    try:
+    with explained(f"cannot list {path}", OSError, ValueError):
         return sorted(os.listdir(path))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot list {path}: {reason(error)}") from None
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -67,11 +62,9 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a text; errors name it as `where`."""
-    try:
+    # also of bytes that are no text
+    with explained(f"{where} is not valid JSON", ValueError):
         values = json.loads(text)
-    except ValueError as error:  # also bytes that are no text
-        raise UserError(f"{where} is not valid JSON: {reason(error)}") from None
     if not isinstance(values, dict):
         raise UserError(
             f"{where} must be a JSON object, got a {type(values).__name__}"
@@ -111,7 +104,6 @@ def replace_file(
 
 
 def read_header(path: str | Path) -> dict[str, str]:
-    """The metadata of a file of safetensors."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:

@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import (
@@ -71,7 +71,7 @@ Crop = Annotated[float, fields.Range(above=0, at_most=1)]
 
 
 @dataclass(frozen=True)
-class PreprocessSpec:
+class PreprocessSpec(fields.Checked):
     """What must be done to a picture before this model sees it.
 
     The defaults are the ViT authors' evaluation: 224 pixels, values in -1..1, a
@@ -101,7 +101,7 @@ class PreprocessSpec:
     std: Deviations = (0.5,)
     interpolation: Interpolation = "bilinear"
     crop: Crop | None = None
-    orientation: Orientation = "upright"
+    orientation: Orientation = field(default="upright", metadata=fields.LATER)
 
     if TYPE_CHECKING:  # a call may give one number for several
 
@@ -117,7 +117,7 @@ class PreprocessSpec:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        fields.check_fields(self)
+        super().__post_init__()
         for name in ("mean", "std"):
             numbers = getattr(self, name)
             if len(numbers) == 1:
@@ -149,21 +149,6 @@ class PreprocessSpec:
         """One picture, as `read_image` takes it, to float32 (c, h, w)."""
         return normalise(read_image(picture, self)[None], self)[0]
 
-    def to_json(self) -> dict[str, Any]:
-        """Lists, strings and numbers; the inverse of `from_json`.
-
-        `orientation` is left out if "upright", as in files from before it.
-        """
-        values = fields.to_json(self)
-        if self.orientation == "upright":
-            del values["orientation"]
-        return values
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "PreprocessSpec":
-        """The spec that `to_json` wrote; UserError: a field is unknown."""
-        return fields.from_json(cls, values)
-
 
 def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
     """(b, c, h, w), uint8 or float 0..255 -> float32 (x / 255 - mean) / std."""
@@ -181,6 +166,17 @@ def normalise(images: Tensor, spec: PreprocessSpec) -> Tensor:
         return x.mul_(scales[0]).add_(offsets[0])  # no copies to the device
     scale, offset = torch.tensor([scales, offsets], device=x.device)
     return x.mul_(scale[:, None, None]).add_(offset[:, None, None])
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """`tensor` on `device`; this process doesn't wait for it to arrive.
+
+    CUDA copies at once only from pinned memory; from any other it may first
+    wait for all work that is queued.
+    """
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def read_image(picture: Picture, spec: PreprocessSpec) -> Tensor:
@@ -266,10 +262,7 @@ class UnreadablePicture(UserError):
 def as_image(
     picture: Picture, channels: int, orientation: Orientation = "upright"
 ) -> "Image":
-    """Any `Picture` as a pillow image in its full size, mode L or RGB.
-
-    A file that is open stays open.
-    """
+    """Any `Picture` as a pillow image in its full size, mode L or RGB."""
     from PIL import Image
 
     if channels not in (1, 3):
@@ -299,7 +292,6 @@ def opened(file: File) -> Iterator["Image"]:
 
 
 def header(file: File) -> "Image":
-    """The image of `opened`, for a caller who closes it."""
     from PIL import Image
 
     source: Path | BinaryIO
@@ -432,7 +424,6 @@ def _from_array(array: Any) -> "Image":
 def converted(
     image: "Image", channels: int, orientation: Orientation = "upright"
 ) -> "Image":
-    """The image in mode L or RGB, decoded and turned."""
     from PIL import Image
 
     image.load()

@@ -33,7 +33,7 @@ class Options(NamedTuple):
     data: Path | None  # what `--pack` wrote
     folder: Path  # the lot's own: pieces that are there aren't measured again
     smoke: bool  # small, in seconds, on a CPU
-    epochs: int | None = None  # of CIFAR-10 from scratch, instead of its own
+    epochs: int | None = None  # of lots 5 and 10, instead of their own
     stop_at: float | None = None  # by `time.monotonic`, if it is to stop
 
 

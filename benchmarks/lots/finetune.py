@@ -19,6 +19,7 @@ from vitedu.pictures import PreprocessSpec
 from vitedu.train import TrainConfig, fit, recipe
 
 SEEDS = (0, 1, 2)
+NO_DATA = {"name": "none", "digest": "none", "num_train": 0, "num_test": 0}
 LARGE = "*vit_base_patch16*"  # a file of ViT-B/16
 STEPS, SIDE = 500, 224
 
@@ -32,7 +33,14 @@ def run(options: Options) -> Iterator[Outcome]:
         for name, config in configs.items()
         for seed in seeds
     }
-    yield from in_pieces(options, pieces, partial(outcome, configs))
+    tuned, large = configs["cifar10-finetune"], large_weights(options)
+    note = (
+        f"CIFAR-10 as JPEG of quality 75, {tuned.steps} steps at "
+        f"{tuned.model.image_size[0]} pixels from "
+        f"{large.name if large else tuned.weights}, not the recipe's ViT-B/16 "
+        "of ImageNet-21k at 384"
+    )
+    yield from in_pieces(options, pieces, partial(outcome, configs, note))
 
 
 def ants(options: Options) -> TrainConfig:
@@ -107,7 +115,7 @@ def trained(name: str, config: TrainConfig, seed: int) -> dict[str, Any]:
         "dataset": run.result["dataset"],
     }
     tell(
-        f"finetune: {name}: {found['accuracy']:.2f} %, "
+        f"{name}: {found['accuracy']:.2f} %, "
         f"{found['seconds']:.1f} s, {found['speed']:,.0f} images/s, "
         f"{100 * found['wait']:.0f} % waiting"
     )
@@ -116,6 +124,7 @@ def trained(name: str, config: TrainConfig, seed: int) -> dict[str, Any]:
 
 def outcome(
     configs: dict[str, TrainConfig],
+    note: str,
     done: dict[str, dict[str, Any]],
     still_open: list[str],
 ) -> Outcome:
@@ -126,7 +135,7 @@ def outcome(
         runs = {
             key: values
             for key, values in done.items()
-            if key.startswith(name) and "away" not in values
+            if key.rpartition("-")[0] == name and "away" not in values
         }
         if not runs:
             continue
@@ -148,27 +157,19 @@ def outcome(
             "unit": "percent of time",
         }
         dataset = next(iter(runs.values()))["dataset"]
-    weights = configs["cifar10-finetune"].weights
     notes += [
         f"{key}: {values['away']}"
         for key, values in done.items()
         if "away" in values
     ]
-    notes.append(
-        "CIFAR-10 as JPEG of quality 75, "
-        f"{configs['cifar10-finetune'].steps} steps at "
-        f"{configs['cifar10-finetune'].model.image_size[0]} pixels from "
-        f"{Path(str(weights)).name}, not the recipe's ViT-B/16 of ImageNet-21k "
-        "at 384"
-    )
+    notes.append(note)
     return Outcome(
         config={
             name: replace(config, data=None).to_json()
             for name, config in configs.items()
         },
         metrics=metrics,
-        dataset=dataset
-        or {"name": "none", "digest": "none", "num_train": 0, "num_test": 0},
+        dataset=dataset or NO_DATA,
         open=still_open,
         notes="; ".join(notes),
     )

@@ -1,4 +1,4 @@
-"""What the lots read, copied out of $VITEDU_DATA: less than 50 MB.
+"""What the lots read, copied out of $VITEDU_DATA: under 50 MB for each lot.
 
 `python benchmarks/gpu_day.py --pack DIR`, and there `--data DIR`
 """
@@ -13,14 +13,16 @@ from vitedu.files import make_folder
 CIFAR = "cifar10-jpeg"  # the pair of npz that tools/cifar_jpeg.py decodes
 ANTS = "ants-bees"
 SAMPLE = "imagenet-sample"  # one picture of each class
-PARTS = (CIFAR, ANTS, SAMPLE)
+WASTE = "trashnet"  # 2,527 photographs, in its authors' parts
+PARTS = (CIFAR, ANTS, SAMPLE, WASTE)
 
 
 def pack(folder: Path) -> None:
     """Copy every part that the lots need. UserError: one isn't there."""
     if "VITEDU_DATA" not in os.environ:
         raise UserError(
-            "set VITEDU_DATA to the folder that holds " + " and ".join(PARTS)
+            "set VITEDU_DATA to the folder that holds "
+            f"{', '.join(PARTS[:-1])} and {PARTS[-1]}"
         )
     source = Path(os.environ["VITEDU_DATA"])
     missing = [name for name in PARTS if not (source / name).is_dir()]

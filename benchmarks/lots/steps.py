@@ -258,7 +258,7 @@ def outcome(
             for name in ("batch_size", "counted_batch_size"):
                 metrics[f"{piece}/{name}"] = {
                     "value": values[name],
-                    "unit": "images",
+                    "unit": "images, AdamW",
                 }
         for name, row in values.get("rows", {}).items():
             own = f"{piece}/{name}"

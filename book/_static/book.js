@@ -39,13 +39,68 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const box of all(scrolling)) reach.observe(box);
   });
 
+  // The ledger's rows and the API's names are long lists: a field that filters them, and
+  // all but the beginning of each entry folded. A link to what is folded opens it.
+  const LISTS = {
+    "ledger.html": ["article section section section", 3, "Numbers, hardware, command"],
+    "api.html": ["article section > dl.py", 1, "More"],
+  };
+  const [entries, shown, words] = LISTS[location.pathname.split("/").pop()] ?? [];
+  if (entries) {
+    const list = [...all(entries)];
+    for (const entry of list) {
+      const body = entry.querySelector(":scope > dd") ?? entry;
+      const rest = [...body.children].slice(shown);
+      if (!rest.length) continue;
+      const fold = document.createElement("details");
+      fold.append(document.createElement("summary"), ...rest);
+      fold.firstChild.textContent = words;
+      body.append(fold);
+    }
+    const open = () => {
+      const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      for (let box = target; box; box = box.parentElement) {
+        if (box.matches("details")) box.open = true;
+        if (box === target) box.querySelector("details")?.setAttribute("open", "");
+      }
+      target?.scrollIntoView();
+    };
+    if (location.hash) open();
+    addEventListener("hashchange", open);
+
+    const field = document.createElement("p");
+    field.className = "list-filter";
+    field.innerHTML = `<label>Show only <input type="search"></label>
+      <span role="status"></span>`;
+    document.querySelector("article h1").after(field);
+    const texts = list.map((entry) => entry.textContent.toLowerCase());
+    field.querySelector("input").addEventListener("input", ({ target }) => {
+      const asked = target.value.toLowerCase().split(/\s+/);
+      list.forEach((entry, i) => {
+        entry.hidden = !asked.every((word) => texts[i].includes(word));
+      });
+      for (const section of all("article section section")) {
+        if (list.includes(section)) continue;
+        const own = list.filter((entry) => section.contains(entry));
+        section.hidden = own.length > 0 && own.every((entry) => entry.hidden);
+      }
+      const count = list.filter((entry) => !entry.hidden).length;
+      field.querySelector("span").textContent = target.value
+        ? `${count} of ${list.length}` : "";
+    });
+  }
+
   // Pages with a part of "Try it" load its scripts, one after the other; no other page does.
   if (document.querySelector(".try")) {
-    const names = ["vit.js", "kernels.js", "pictures.js", "try.js", "switches.js"];
+    const names = ["vit.js", "networks.js", "kernels.js", "pictures.js", "try.js",
+      "switches.js"];
+    if (document.querySelector(".try[data-part=photograph]")) names.push("see.js");
     if (document.querySelector(".try[data-part=learn]")) {
-      names.push("train.js", "teach.js", "learner.js", "learn.js");
+      names.push("train.js", "teach.js", "tasks.js", "learner.js", "learn.js");
     }
-    if (document.querySelector(".try[data-part=listen]")) names.push("listen.js");
+    for (const part of ["listen", "walk"]) {
+      if (document.querySelector(`.try[data-part=${part}]`)) names.push(`${part}.js`);
+    }
     for (const name of names) {
       const script = document.createElement("script");
       script.src = new URL(`try/${name}`, bookScript);

@@ -1,5 +1,5 @@
 # %% [markdown] tags=["links", "remove-cell"]
-# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about two minutes of computing on a laptop, no GPU needed
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about two minutes of computing on a laptop, no GPU needed · about 2 minutes on a T4 (predicted)
 
 # %% tags=["setup", "remove-cell"]
 import vitedu
@@ -14,7 +14,6 @@ import vitedu
 import math
 import os
 import statistics
-import time
 from functools import partial
 
 import torch
@@ -26,11 +25,14 @@ from vitedu.data import load_dataset, photo
 from vitedu.figures.chapters import speed
 from vitedu.model import vit_config
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
+from vitedu.train import find_device
+from vitedu.train.finetune import tier_of
 
 torch.set_num_threads(1)
 _ = torch.manual_seed(0)
-TIER = os.environ.get("VITEDU_TIER", "cpu")
-print(f"tier {TIER}, seed 0, cpu, torch {torch.__version__}")
+TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
+device = find_device("auto" if TIER == "gpu" else "cpu")
+print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
 # %%
 x = torch.tensor(2048.0, dtype=torch.float16)
@@ -44,12 +46,17 @@ print(x + 1)
 # defines `learn`, which trains it with any step you give and returns it with all losses.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-SMOKE = TIER == "smoke"  # only proves that it all runs
-# images, epochs, seeds, rounds of a timing, images of a timed step
-SIZES = (320, 1, (0, 1), 1, 1) if SMOKE else (20_000, 2, (0, 1, 2), 5, 4)
-IMAGES, EPOCHS, SEEDS, ROUNDS, BATCH = SIZES
+# digits in each part, epochs and seeds of a training run; tries of what is
+# timed, its photographs, and the side of a matrix
+SIZES = {
+    "smoke": (320, 1, (0, 1), 1, 1, 64),
+    "cpu": (20_000, 2, (0, 1, 2), 5, 4, 512),
+    "gpu": (20_000, 2, (0, 1, 2), 5, 64, 4_096),
+}
+IMAGES, EPOCHS, SEEDS, ROUNDS, BATCH, SIDE = SIZES[TIER]
 data = load_dataset("mnist", fallback="digits")
-pixels, digits = data.train.images / 127.5 - 1, data.train.labels
+pixels = data.train.images.to(device) / 127.5 - 1
+digits = data.train.labels.to(device)
 x_learn, y_learn = pixels[:IMAGES], digits[:IMAGES]
 x_held, y_held = pixels[-IMAGES:], digits[-IMAGES:]
 name = (
@@ -62,7 +69,8 @@ print(f"{name}: {len(x_learn):,} to learn from, {len(x_held):,} held out")
 def tiny(seed=0):
     """Chapter 5's 7,850 weights; the seed decides their first values."""
     torch.manual_seed(seed)
-    return ViT(28, 7, 1, 10, embed_dim=16, depth=2, num_heads=2, mlp_dim=64)
+    sizes = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_dim": 64}
+    return ViT(28, 7, 1, 10, **sizes).to(device)
 
 
 # %% tags=["hide-input"]
@@ -90,7 +98,7 @@ def learn(
             for group in optimizer.param_groups:
                 group["lr"] = rate
             losses.append(step(model, optimizer, images[batch], labels[batch]))
-    return model, torch.stack(losses).float()
+    return model, torch.stack(losses).float().cpu()
 
 
 # %% tags=["failure", "nbval-ignore-output"]
@@ -102,13 +110,13 @@ for dtype in (torch.float32, torch.float16):
 # One step, and the second network is dead. NaN, "not a number", is zero divided by zero.
 #
 # **What do numbers lose when they have only sixteen bits, how do you train with them all
-# the same, and what do you get for it?** By the end you'll know what killed that run, and
-# have a training step that needs about 40% less memory and is sometimes faster.
+# the same, and what do you get for it?** By the end you'll know what killed that run, your
+# step will need about 40% less memory, and you'll see a ViT train nine times as fast.
 #
 # ## Sixteen bits
 #
 # A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits times a
-# power, only it's a power of two. One bit is the sign, some are the exponent $e$, and the
+# power, but of two. One bit is the sign, some are the exponent $e$, and the
 # remaining $k$ are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth
 # in three formats. The exponent is stored with an offset, so that it needs no sign.
 
@@ -120,17 +128,16 @@ figures.show(*speed.formats(0.1))
 #
 # The fraction decides how *fine* the numbers are: from $1$ to $2$ there are $2^k$ of
 # them, evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The
-# exponent decides how *far* they reach. With sixteen bits you have to choose. `float16`
-# spends more of them on the fraction. `bfloat16`, made for neural networks, keeps the
-# reach of `float32` and gives up fineness.
+# exponent decides how *far* they reach. With sixteen bits you have to choose. `float16` is
+# finer. `bfloat16`, made for neural networks, reaches as far as `float32`.
 #
 # **Take a pencil,** and a toy format with two bits of fraction, $k = 2$. Which numbers are
 # there from $1$ up to $2$? Which from $4$ up to $8$? A result is rounded to the nearest
 # number, and in a tie to the one whose last bit is $0$. What's $4 + 0.4$?
 #
 # While you think, here are the real formats: the largest number, the smallest one above
-# zero, and the step from $1$ to the next number. (Near zero the leading $1$ is dropped. From
-# there down, the smaller a number is, the fewer bits it has left.)
+# zero, and the step from $1$ to the next number. (The very smallest numbers do without the
+# leading $1$. The closer they are to zero, the fewer bits they have left.)
 
 # %%
 FORMATS = {
@@ -169,7 +176,7 @@ for name, dtype in FORMATS.items():
 #
 # **Two: the number is too large.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. The real ViT-Ti/16 has 1,000 logits for a photograph of a
-# cup of coffee. We take their softmax by its formula, in `float16`:
+# cup of coffee. Here's their softmax by the formula, in `float16`:
 
 # %% tags=["hide-input"]
 real = vitedu.load("ViT-Ti/16")
@@ -187,8 +194,8 @@ print(f"its probability {softmax.max()}")
 
 # %% [markdown]
 # A perfectly ordinary logit becomes infinity, and infinity divided by infinity is NaN.
-# PyTorch's own softmax avoids this: it subtracts the largest logit from all of them
-# first, which doesn't change the result.
+# (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change the
+# result.)
 #
 # **Three: the number is too small to exist.** Now you can solve the case from the top of
 # the page. Adam divides by $\sqrt{\hat v} + \epsilon$. Here $\hat v$ is the average of a
@@ -253,10 +260,11 @@ print("checked: a product in float16, the loss in float32")
 #
 # On the way back, the gradients of such products have sixteen bits as well. Do they fit?
 # The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
-# and ViT's authors pretrain with batches of 4,096. A folded cell collects the real
-# ViT-Ti/16's gradients for four photographs, at the output of each linear layer, and
-# divides them by 4,096. Its labels are the network's own answers, as if it were right about
-# all four, and it leaves out gradients that are exactly zero.
+# and ViT's authors pretrain with batches of 4,096.
+#
+# A folded cell collects real gradients, at the output of each linear layer of ViT-Ti/16,
+# for four photographs, and divides them by 4,096. The labels are the network's own answers,
+# so it counts as right about all four. (Gradients of exactly zero are left out.)
 #
 # **What share of them is too small for float16?**
 #
@@ -298,15 +306,14 @@ print("checked: more than half become 0, with second answers a third")
 # %% [markdown]
 # More than half of them would be lost, and nearly all of the rest are in the pale strip,
 # where numbers have fewer bits. (If the network is wrong, gradients are larger: with its
-# second answers as labels, a third are lost.) The dark strip, where `float16` has all its
-# bits, is empty. And it's easy to enlarge gradients, because derivatives are linear. Multiply
-# the loss by some $s$, and every gradient is multiplied by $s$, for example that of a weight
-# $w$:
+# second answers as labels, a third are lost.) And the dark strip, where `float16` has all its
+# bits, is empty! So let's move the gradients there. Derivatives are linear: multiply the loss
+# by some $s$, and every gradient is multiplied by $s$, for example that of a weight $w$:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
 # You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by
-# $s$ again. In the drawing of such a step, orange is in sixteen bits.
+# $s$ again. Here's such a step; what's orange is in sixteen bits.
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -354,7 +361,7 @@ class LossScaler:
 def mixed_step(model, optimizer, images, labels, dtype, scaler, shrink=1):
     """`train_step`, with its products in `dtype`."""
     is_mixed = dtype is not torch.float32
-    with torch.autocast("cpu", dtype, enabled=is_mixed):
+    with torch.autocast(device.type, dtype, enabled=is_mixed):
         loss = F.cross_entropy(model(images), labels)
     optimizer.zero_grad()
     scaler.backward(loss / shrink)
@@ -388,10 +395,10 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
 # Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Does it
-# rescue a run? Our small network has large gradients, so `shrink` divides the loss by 65,536,
-# and most of them become too small for `float16`. We train three times: in `float32`, in
-# `float16` without scaling, and in `float16` with your scaler, which begins at $1$. Adam's
-# $\epsilon$ shrinks with the gradients, so that only the format makes a difference.
+# rescue a run? Our small network has large gradients, so for once we make them small:
+# `shrink` divides the loss by 65,536. (And Adam's $\epsilon$ with it, so that only the
+# format makes a difference.) We train three times: in `float32`, in `float16` without
+# scaling, and in `float16` with your scaler, which begins at $1$.
 
 # %% tags=["nbval-ignore-output"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -417,19 +424,72 @@ losses = {
 }
 figures.show(*speed.rescue(losses, scales))
 
+# %% [markdown]
+# Without scaling, the loss stays at about $\ln 10$, the loss of a network that knows nothing.
+# There's no error and no NaN: it just doesn't learn. With your scaler, the run falls behind
+# while the scale is small, and catches up about a third of the way through. Then the scale
+# hits the ceiling: a doubling, an overflow, a skipped step, a halving. With a patience of
+# four, that costs one step in five, so PyTorch's scaler waits 2,000.
+#
+# ## Does it still learn?
+#
+# That run was made to fail. What does an ordinary one lose? We train on MNIST in `float32`,
+# and mixed with each of the sixteen-bit formats, three seeds each and always with your
+# scaler, and judge on digits that were held out.
+
+# %% tags=["nbval-ignore-output"]
+right = {}
+for name, dtype in FORMATS.items():
+    right[name] = []
+    for seed in SEEDS:
+        step = partial(mixed_step, dtype=dtype, scaler=LossScaler())
+        model, _ = learn(step, x_learn, y_learn, seed, EPOCHS)
+        right[name].append(100 * accuracy(model, x_held, y_held))
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print(f"{'':15} right (%)      against float32")
+for name, percents in right.items():
+    mean = statistics.mean(percents)
+    gaps = [a - b for a, b in zip(percents, right["float32"], strict=True)]
+    error, gap_error = (
+        statistics.stdev(each) / math.sqrt(len(SEEDS))
+        for each in (percents, gaps)
+    )
+    gap = f"{statistics.mean(gaps):+.2f} ± {gap_error:.2f}"
+    print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
+
+# %% [markdown]
+# ± is the standard error of the mean. The last column compares seed by seed.
+#
+# Both gaps are below one percentage point. By chapter 5's rule you'd call them results, but
+# don't: three seeds give only a rough idea of an error, and on another processor the same
+# seeds give other gaps.
+#
+# And do the weights really need `float32`? Take the network we've just trained, and swap
+# black and white in the digits. It has to learn again, with a learning rate of $0.0001$:
+# once with all its numbers in `float32`, once with all of them in `bfloat16`.
+
+# %% tags=["failure", "nbval-ignore-output"]
+few = -x_learn[:6_400], y_learn[:6_400]
+for name in ("float32", "bfloat16"):
+    dtype = FORMATS[name]
+    _, losses = learn(train_step, *few, dtype=dtype, peak=1e-4, start=model)
+    first, last = losses[:10].mean(), losses[-10:].mean()
+    print(f"{name:9} loss {first:.2f} at the start, {last:.2f} at the end")
+
+
+# %% [markdown]
+# (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
+# the vanishing step again, in a real run: in `bfloat16` the larger weights can't move. And
+# again, there's no error.
 
 # %% [markdown] tags=["predict"]
-# Without scaling, the loss stays at about $\ln 10$, the loss of a network that knows nothing.
-# There's no error and no NaN: it just doesn't learn. The scaled run falls behind while its
-# scale is small, and catches up about a third of the way through. Then the scale hits the
-# ceiling: a doubling, an overflow, a skipped step, a halving. With a patience of four, that
-# costs one step in five, so PyTorch's scaler waits 2,000.
-#
 # ## What you saved
 #
-# So much for the cost. What do you get for it? Memory first. The weights, their gradients and
-# Adam's two means are still in `float32`. But the backward pass needs what the forward pass
-# computed, such as the inputs of each product. It has to keep these *activations*.
+# So sixteen bits cost you next to nothing, if you let each number have what it needs. What
+# do you get for it? Memory first. The weights, their gradients and Adam's two means are
+# still in `float32`. But the backward pass needs what the forward pass computed, such as the
+# inputs of each product, so it has to keep these *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -462,14 +522,14 @@ figures.show(*speed.memory(bars))
 # %% [markdown]
 # One photograph takes more than all the weights, and the three bars show two savings. The
 # first has nothing to do with bits: your `attention` from [chapter 2](02_attention.ipynb)
-# keeps the attention maps. `vitedu`'s networks call PyTorch's `scaled_dot_product_attention`,
-# a *fused* kernel. It computes the map piece by piece, throws each piece away, and computes it
-# again in the backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
+# keeps the attention maps. `vitedu`'s networks call PyTorch's
+# `scaled_dot_product_attention`, a *fused* kernel. It computes the map piece by piece,
+# throws each piece away, and computes it again in the backward pass ([Dao et al.
+# 2022](https://arxiv.org/abs/2205.14135)).
 #
-# The second saving is `bfloat16`, one line, and it's about 40%. It isn't half. Adding a
-# `float32` and a `bfloat16` tensor gives `float32`, so the residual stream stays in `float32`,
-# and so do the inputs that the norms save for the backward pass. (The *image* even grows,
-# because now it's there in both formats.)
+# The second saving is `bfloat16`, one line, and it's about 40%. Why not half? Adding a
+# `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
+# `float32`, and so do the inputs that the norms save for the backward pass.
 #
 # `vitedu.budget` counts all this without running anything. For a batch of 64, in MB:
 
@@ -500,26 +560,29 @@ print("checked: what's kept is what budget says, to the byte")
 #
 # ## What is the chip waiting for?
 #
-# Half the bits, twice the speed? That depends. The chip may be busy with *arithmetic*. It may
-# be waiting for its *memory* to deliver numbers. Or it may be waiting for *Python* to say
-# what's next.
+# Half the bits, twice the speed? That depends on what the chip is busy with. It may be
+# *arithmetic*. It may be waiting for its *memory* to deliver numbers. Or it may be waiting
+# for *Python* to say what's next.
 #
 # ### Arithmetic
 #
 # First find out where the time goes, with a *profile*. Here's one training step of your
-# ViT-Ti/16 on this processor, in `float32`, by kind of operation.
+# ViT-Ti/16, in `float32`, by kind of operation. (These measurements are from one core of a
+# processor. On a GPU, the same cells measure the GPU.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-images, labels = torch.randn(BATCH, 3, 224, 224), torch.arange(BATCH)
+plain = plain.to(device)
+images = torch.randn(BATCH, 3, 224, 224).to(device)
+labels = torch.arange(BATCH).to(device)
 optimizer = torch.optim.AdamW(plain.parameters())
 step = partial(train_step, plain, optimizer, images, labels)
 step()  # the first one is slower
-times = speed.times_by_kind(step)
+times = speed.times_by_kind(step, device)
 figures.show(*speed.profile_bars(times))
 
 # %% [markdown]
-# Most of the time goes into matrix products, and those are what `autocast` puts into sixteen
-# bits. **Take a pencil:** if they took no time at all, how many times as fast would the step
+# Most of the time goes into matrix products, which `autocast` puts into sixteen bits.
+# **Take a pencil:** if they took no time at all, how many times as fast would the step
 # be?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -532,26 +595,26 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 # Faster products can't bring more than that on this machine.
 #
 # How fast does it multiply two square matrices, in billions of multiplications and additions
-# a second? (`seconds`, folded, is the median CPU time of a few tries.)
+# a second? (`SIDE` is 512 here. `seconds`, folded, takes the median of a few tries.)
 
 
 # %% tags=["hide-input"]
 def seconds(run, *inputs):
-    """The processor's time for one call: the median of a few."""
+    """The chip's time for one call: the median of a few."""
     run(*inputs)
     times = []
     for _ in range(ROUNDS):
-        begin = time.process_time()
+        begin = speed.now(device)
         run(*inputs)
-        times.append(time.process_time() - begin)
+        times.append(speed.now(device) - begin)
     return max(statistics.median(times), 1e-9)
 
 
 # %% tags=["nbval-ignore-output"]
 rates = {}
 for name, dtype in FORMATS.items():
-    a, b = torch.randn(2, 512, 512).to(dtype)
-    rates[name] = 2 * 512**3 / seconds(torch.matmul, a, b)
+    a, b = torch.randn(2, SIDE, SIDE).to(device, dtype)
+    rates[name] = 2 * SIDE**3 / seconds(torch.matmul, a, b)
     share = rates[name] / rates["float32"]
     print(f"{name:9} {rates[name] / 1e9:6.1f}  {share:7.1%} of float32")
 
@@ -579,20 +642,21 @@ for gpu, half in GPUS.items():
 #
 # Why doesn't everything else get faster as well? Adding two tensors needs one addition for
 # every twelve bytes: two numbers in, one out. However fast it adds, the chip then waits for
-# its memory. You can draw both limits in one picture, the *roofline* ([Williams et al.
-# 2009](https://doi.org/10.1145/1498765.1498785)). Count how many operations a piece of work
-# does for each byte it moves. With few, its limit is the slope on the left, the memory. With
-# many, it's the flat part, the arithmetic.
+# its memory. The *roofline* ([Williams et al. 2009](https://doi.org/10.1145/1498765.1498785))
+# has both limits in one picture. Count how many operations a piece of work does for each byte
+# it moves. With few, its limit is the slope on the left, the memory. With many, it's the flat
+# part, the arithmetic.
 
 
 # %% tags=["hide-input"]
 def operations():
     """By name: what to run, its operations, and the numbers it moves."""
     num_rows = 4 * BATCH * 197  # tokens
-    rows = torch.randn(num_rows, 192)
-    wide, other, spare = torch.randn(3, num_rows, 768)
-    kernel, gain = torch.randn(768, 192), torch.ones(192)
-    q = torch.randn(12 * BATCH, 197, 64)
+    rows = torch.randn(num_rows, 192).to(device)
+    wide, other, spare = torch.randn(3, num_rows, 768).to(device)
+    kernel = torch.randn(768, 192).to(device)
+    gain = torch.ones(192).to(device)
+    q = torch.randn(12 * BATCH, 197, 64).to(device)
     few, many, pairs = rows.numel(), wide.numel(), len(q) * 197 * 197
     product = partial(F.linear, rows, kernel)
     norm = partial(F.layer_norm, rows, (192,), gain, gain)
@@ -615,17 +679,15 @@ for name, (run, count, numbers) in operations().items():
     work = speed.Work(name, count / (4 * numbers), count / spent / 1e9)
     points.append(work)
     bandwidth = 4 * numbers / spent / 1e9  # of the last one, a copy
-square = torch.randn(1024, 1024)
-peak = 2 * 1024**3 / seconds(torch.matmul, square, square) / 1e9
+square = torch.randn(2 * SIDE, 2 * SIDE).to(device)
+peak = 2 * (2 * SIDE) ** 3 / seconds(torch.matmul, square, square) / 1e9
 figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 
 # %% [markdown] tags=["predict"]
-# These are parts of a block of ViT-Ti/16 on this processor, in `float32`; *scores* are the
-# products of queries and keys. Sixteen bits do two things to the picture. Half the bytes
-# move every point to the right, to twice the operations per byte. And circuits for the format
-# raise the flat part, and the products with it. Adding is on the slope, and gains only from
-# fewer bytes. Norm and GELU (we count eight operations per number, by convention) are left of the
-# bend too, on the slope or under it.
+# These are parts of a block of ViT-Ti/16, in `float32`; *scores* are the products of queries
+# and keys. Now imagine sixteen bits. Half the bytes move every point to the right. Circuits
+# for the format raise the flat part, and the products with it. Adding is on the slope, so it
+# gains only from fewer bytes. Norm and GELU don't even keep the memory busy.
 #
 # So the faster the products, the more of the time goes into everything else. On a GPU, [most
 # of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory, and
@@ -633,9 +695,10 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 #
 # ### One line at a time
 #
-# How far do you get on a real GPU? On an H100 with 80 GB we took a training step of 64 images,
-# everything in `float32` and attention as you wrote it, and changed one line after the other.
-# Each line stays for those that follow. A *fused* optimizer updates all the weights in one go.
+# How far do you get on a real GPU? On an H100 with 80 GB we took a training step of 64
+# images, everything in `float32` and attention as you wrote it, and changed one line
+# after the other. Each line stays for those that follow. (*Fused* AdamW updates all the
+# weights in one go.)
 #
 # We did this with ViT-B/16, and with ViT-Ti/16, the same network with a fifteenth of the
 # weights. **Which of the two gains from bfloat16?**
@@ -645,98 +708,56 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # * both, about equally
 
 # %% tags=["hide-input"]
-record = results.read("gpu-ladder")
-metrics = record["metrics"]
-rungs = [each["name"] for each in record["config"]["rungs"] if each["is_kept"]]
+NETWORKS = {"ViT-B/16": "ViT-B-16", "ViT-Ti/16": "ViT-Ti-16"}
+is_measured = "gpu-ladder" in results.names()
 
 
-def climbed(model):
+def climbed(metrics, model, rungs):
     """The speed after each line, times that of float32."""
     speeds = {x: metrics[f"{model}/{x}/speed"]["value"] for x in rungs}
     return {x: speed / speeds["float32"] for x, speed in speeds.items()}
 
 
-ladder = {
-    x.replace("-16", "/16"): climbed(x) for x in ("ViT-B-16", "ViT-Ti-16")
-}
-figures.show(*speed.ladder(ladder))
+if is_measured:
+    record = results.read("gpu-ladder")
+    metrics, steps = record["metrics"], record["config"]["rungs"]
+    rungs = [each["name"] for each in steps if each["is_kept"]]
+    ladder = {
+        name: climbed(metrics, model, rungs) for name, model in NETWORKS.items()
+    }
+    figures.show(*speed.ladder(ladder, record["hardware"]))
+else:
+    figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
 # The large network gains with every line, most with the first, TF32. By the data sheet that's
 # 7.4 times as fast, but the step is only 2.9 times as fast. Your pencil knows one reason:
 # products are just a part of it.
 #
-# The small one gains nothing from any of the formats, and `bfloat16` even slows it down. It's
-# waiting for *Python*. The GPU is done with each operation sooner than Python can ask for the
-# next, and `autocast` has more to ask for. What helps is to ask less often, with four times
-# the images, or with `torch.compile`, which turns several operations into one.
+# The small one gains nothing from any of the formats, and `bfloat16` even slows it down.
+# It's waiting for *Python*. The GPU is done with each operation sooner than Python can
+# ask for the next, and `autocast` has more to ask for. Look at the batch of 256: four
+# times the images per step, and nearly four times as many a second. `torch.compile` helps
+# as well, because it turns several operations into one.
 #
-# How much of the GPU is in use then? Take the operations per second that the training step
-# gets done, and divide by what the GPU manages when all it does is multiply large matrices in
+# How much of the GPU is in use then? Take the operations per second of the training step,
+# and divide by what the GPU manages when all it does is multiply large matrices in
 # `bfloat16`. That share is called *MFU*, model FLOPs utilisation.
 
 # %% tags=["hide-input"]
-for model, name in {"ViT-B-16": "ViT-B/16", "ViT-Ti-16": "ViT-Ti/16"}.items():
+for name, model in NETWORKS.items() if is_measured else ():
     shares = [metrics[f"{model}/{x}/mfu"]["value"] for x in rungs]
     print(f"{name:10} MFU {shares[0]:2.0f}% in float32, ", end="")
     print(f"{shares[-1]:2.0f}% with all lines")
+if not is_measured:
+    print("no record of a GPU here: python benchmarks/gpu_day.py --lot 2")
 
 # %% [markdown]
-# ViT-B/16 ends up with nearly half of the GPU's arithmetic. ViT-Ti/16, too small to keep it
-# busy, gets a tenth. So if a faster format changes nothing, find out who waits for whom.
+# ViT-B/16 ends up nine times as fast, with nearly half of the GPU's arithmetic, and not
+# one of its layers has changed. ViT-Ti/16 is too small to keep the GPU busy, and uses a
+# tenth. So if a faster format changes nothing, find out who waits for whom.
 #
-# ## Does it still learn?
-#
-# We train on MNIST in `float32`, and mixed with each of the sixteen-bit formats, with three
-# seeds each and always with your scaler, and judge on digits that were held out.
-
-# %% tags=["nbval-ignore-output"]
-right = {}
-for name, dtype in FORMATS.items():
-    right[name] = []
-    for seed in SEEDS:
-        step = partial(mixed_step, dtype=dtype, scaler=LossScaler())
-        model, _ = learn(step, x_learn, y_learn, seed, EPOCHS)
-        right[name].append(100 * accuracy(model, x_held, y_held))
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-print(f"{'':15} right (%)      against float32")
-for name, percents in right.items():
-    mean = statistics.mean(percents)
-    gaps = [a - b for a, b in zip(percents, right["float32"], strict=True)]
-    error, gap_error = (
-        statistics.stdev(each) / math.sqrt(len(SEEDS))
-        for each in (percents, gaps)
-    )
-    gap = f"{statistics.mean(gaps):+.2f} ± {gap_error:.2f}"
-    print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
-
-# %% [markdown]
-# ± is the standard error of the mean. The last column compares seed by seed.
-#
-# All gaps are below one percentage point, and don't read more into them. Three seeds give only
-# a rough idea of an error, and on another processor, the same seeds give other gaps.
-#
-# And do the weights really need `float32`? Take the network we've just trained, and swap black
-# and white in the digits. We fine-tune it on them with a learning rate of $0.0001$: once with
-# all its numbers in `float32`, once with all of them in `bfloat16`.
-
-# %% tags=["failure", "nbval-ignore-output"]
-few = -x_learn[:6_400], y_learn[:6_400]
-for name in ("float32", "bfloat16"):
-    dtype = FORMATS[name]
-    _, losses = learn(train_step, *few, dtype=dtype, peak=1e-4, start=model)
-    first, last = losses[:10].mean(), losses[-10:].mean()
-    print(f"{name:9} loss {first:.2f} at the start, {last:.2f} at the end")
-
-# %% [markdown]
-# (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
-# the vanishing step again, in a real run. In `bfloat16` the larger weights can't move.
-# There's no error.
-#
-# With the weights in `float32`, `autocast` saves ViT-Ti/16 about 40% of its memory, but no
-# time. ViT-B/16 was 3.3 times as fast with TF32 and `bfloat16` on our GPU. On
-# your own data, `vitedu train` takes `precision=bf16`.
+# On your own data, `vitedu train` takes `precision=bf16` and `compile=true`.
 #
 # ## What to take with you
 #
@@ -846,7 +867,7 @@ OPTIMIZERS = {
 }
 for name, build in OPTIMIZERS.items():
     for unscale_first in (True, False):
-        model, scaler = tiny(), torch.amp.GradScaler("cpu")
+        model, scaler = tiny(), torch.amp.GradScaler(device.type)
         optimizer, losses = build(model.parameters()), []
         for x, y in zip(x_learn[:9_600].split(64), y_learn.split(64)):
             losses.append(
@@ -879,9 +900,9 @@ def chain(x):
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-tokens = torch.randn(64, 197, 192)
+tokens = torch.randn(64, 197, 192).to(device)
 try:
-    if SMOKE:
+    if TIER == "smoke":
         raise RuntimeError("takes too long")
     compiled = torch.compile(chain)
     same = torch.allclose(compiled(tokens), chain(tokens), atol=1e-5)

@@ -79,8 +79,8 @@ figures.show(*inside.filters(components))
 # %% [markdown]
 # Fine checks, spots, stripes, green against pink. From the second row on there's little
 # that you could name, and nothing like an eye or a wheel: a patch is first described by
-# its texture. (The components of the paper's ViT-L/32 are smoother. They look like the
-# waves that JPEG builds its small squares from.)
+# its texture. (In the paper's Figure 7, the components of ViT-L/32 are smoother. They look
+# like the waves that JPEG builds its small squares from.)
 #
 # ## Where am I?
 #
@@ -108,8 +108,8 @@ assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
 print("checked: the same as vitedu.interpret.position_similarity")
 
 # %% [markdown] tags=["predict"]
-# Take the patch in row 4 and column 6 (counted from 0). Two others compete to be most
-# like it. One is close, three rows down and two columns to the right. The other is in the same
+# Take the patch in row 4 and column 6 (counted from 0), and compare its position with two
+# others. One is close, three rows down and two columns to the right. The other is in the same
 # column, but eight rows down. **Which one's position is more like it?**
 #
 # * the close one, in row 7 and column 8
@@ -124,8 +124,8 @@ print(f"row 12, column 6: {alike[4, 6, 12, 6]:5.2f}")
 figures.show(*inside.crosses({"every second patch": alike}, step=2))
 
 # %% [markdown]
-# The far one wins clearly. Here's the whole table, one small map per patch (every
-# second one, to save space), and you see why. In each map there's a bright *cross*: the
+# The far one wins clearly. Here are the maps of every second patch, each in its place, and
+# you see why. In each map there's a bright *cross*: the
 # patch's row and its column. The network has made itself graph paper, though nobody ever
 # told it which patch is next to which.
 #
@@ -147,8 +147,8 @@ tables[last] = tables[last][::4, ::4]
 figures.show(*inside.crosses(tables))
 
 # %% [markdown]
-# No. The shapes' network mostly tells the border from the middle, and in the digits' table
-# I can't see any order. In the paper's appendix (Figure 10) the pattern also changes with
+# No. The shapes' network mostly tells the border from the middle, and the digits' table
+# shows no order at all. In the paper's appendix (Figure 10) the pattern also changes with
 # the settings of the training. [We tried that on digits](#Four-ways-to-train-a-table), and
 # got no cross under any of four settings. So the graph paper isn't a law. It's what this
 # training taught this network.
@@ -171,10 +171,9 @@ print(f"{(weights * far_away).sum():.1f} pixels")
 
 
 # %% [markdown]
-# The figure is this, for every head of every block, averaged over all patches and
-# photographs. One thing needs
-# care: the class token isn't anywhere, so there's no distance to it. We leave out its row
-# and its column, and scale what's left so that it sums to 1 again:
+# A dot in the figure is this mean for one head, averaged over all patches and photographs.
+# One thing needs care: the class token isn't anywhere, so there's no distance to it. We
+# leave out its row and its column, and scale what's left so that it sums to 1 again:
 
 
 # %%
@@ -288,6 +287,7 @@ figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
 
 # %% tags=["hide-input"]
 seen = results.read("inside-photographs")["metrics"]
+seen |= results.read("inside-rollout")["metrics"]
 ORDERS = ("last block's attention", "rollout", "gradient", "at random")
 curves = {name: seen[f"removal/{name}, corners kept"] for name in ORDERS}
 figures.show(*inside.removal(curves))
@@ -389,7 +389,8 @@ costs(
 
 # %% [markdown] tags=["predict"]
 # Let's keep the corner tokens, but paint all four grey: each one shows the *mean patch*,
-# and has only its position left. **How much of the 0.19 remains?**
+# the average of many photographs' patches, and has only its position left. **How much of
+# the 0.19 remains?**
 #
 # * nearly all: what's in the corners matters
 # * about a quarter
@@ -402,17 +403,18 @@ costs(
     four_in_the__middle_grey="corners/four inner patches emptied",
     places_swapped__with_the_middle="corners/positions swapped",
 )
-for words, name in {"grey": "emptied", "swapped": "swapped"}.items():
-    key = next(key for key in seen if key.endswith(name) and "inner" not in key)
-    there = seen[key]["of_them_there"]
-    print(f"{words:8} {there:.1f} giants per photograph")
+there = seen["corners/corners emptied"]["of_them_there"]
+print(f"grey     {there:.1f} giants per photograph, in the corners")
+there = seen["corners/positions swapped"]["of_them_there"]
+print(f"swapped  {there:.1f} giants per photograph, in the middle")
 
 # %% [markdown]
 # About a quarter. But grey costs that much anywhere, even in the middle, perhaps because
 # the network has never seen such a patch. So the picture in a corner counts for little. (It
-# counts for something: of the grey corners, only seven in ten become giants.) For the last
-# bar, four patches in the middle and the corners swapped positions, and now the giants are
-# in the *middle*. It's the position that makes them.
+# counts for something: of the grey corners, only seven in ten become giants, more than four
+# times as long as the median patch.) For the last bar, the corners and four patches in the
+# middle swapped positions, and now the giants are in the *middle*. It's the position that
+# makes them.
 #
 # So a corner token isn't about its patch any more. Is it a notepad, which the others write
 # on and read? Or just somewhere to look when there's nothing to look for? Either way the
@@ -493,6 +495,55 @@ costs(
 # it comes back. With copies of the corner tokens,
 # a thousand photographs can't tell the difference. You've moved four giants out of the
 # picture, in a network that was trained years ago, and it hasn't noticed.
+#
+# What does it mean for one photograph? Here's what the model says about the coffee each
+# time. On the site, you can change the corners of all five by hand, and see the giants go:
+
+# %% tags=["hide-input"]
+INNER = torch.tensor([61, 66, 131, 136])  # four in the middle
+whole, moved = model.embed(images), moved_out(images)
+grey = (whole - positions)[:, 1:].mean(dim=(0, 1)) + positions[:, CORNERS]
+painted, swapped, empty = whole.clone(), whole.clone(), moved.clone()
+painted[:, CORNERS] = empty[:, 1:5] = grey
+apart = positions[:, INNER] - positions[:, CORNERS]
+swapped[:, CORNERS] += apart
+swapped[:, INNER] -= apart
+
+
+def after_all(tokens):
+    """How long tokens are, without the class token's; and the answers."""
+    tokens = model.blocks(tokens)
+    answers = model.forward_head(model.norm(tokens)).softmax(dim=-1)
+    return tokens.norm(dim=-1)[:, 1:], answers
+
+
+kept = usual | (torch.arange(197) == 0)  # usual has no corners, nor this
+lengths, answers = after_all(whole[:, kept])
+dropped = torch.full((5, 196), torch.nan)
+dropped[:, usual[1:]] = lengths
+found = {
+    "as they are": after_all(whole),
+    "dropped": (dropped, answers),
+    "painted grey": after_all(painted),
+    "swapped with the middle": after_all(swapped),
+    "moved inwards": after_all(torch.cat([moved[:, :1], moved[:, 5:]], dim=1)),
+    "moved inwards, grey registers": after_all(empty),
+    "moved inwards, copies as registers": after_all(moved),
+}
+named = "as it is", "corners dropped", "corners emptied", "positions swapped"
+named += "corners moved inwards", "moved inwards, four empty tokens"
+named += ("moved inwards, four copies",)
+rows = {x: seen[f"corners/{y}"] for x, y in zip(found, named, strict=True)}
+names = "officer", "cat", "coffee", "astronaut", "rocket"
+pictures = dict(zip(names, images / 2 + 0.5, strict=True))
+for words, (_, shares) in found.items():
+    share, best = shares[names.index("coffee")].max(dim=0)
+    print(f"{words:34}  {model.class_names[best]} {share:.0%}")
+inside.Corners(pictures, found, rows, model.class_names)
+
+# %% [markdown]
+# Without its corners, the *espresso* falls from 91% to 55%, though there's nothing in them
+# but a table and a saucer. With the copies, it's all there again.
 #
 # What to take with you:
 #
@@ -625,9 +676,9 @@ for name, row in seen.items():
 #   heads in 12.
 # * The paper doesn't say whether its distances were scaled to a sum of 1. The code that was
 #   posted later doesn't.
-# * Figure 11 sets a ViT beside a hybrid, whose first heads look less far because a ResNet
-#   has looked at the neighbours already. We have no trained hybrid on board, so it isn't
-#   drawn here.
+# * Figure 11 sets a ViT beside a hybrid. The paper's text adds that very local heads are
+#   rarer in hybrids, perhaps because their ResNet does that work already. We have no trained
+#   hybrid on board, so it isn't drawn here.
 # * The paper doesn't test its maps by taking patches away, and it doesn't look at the
 #   lengths of tokens.
 #

@@ -231,8 +231,8 @@ for budget in (55, 200, 800, 1200):
 #
 # ## How sure?
 #
-# With other networks, the lines would be different. But there are no others; nobody will
-# train them for us. Then let the ones we have play that part. Draw six ViTs from the six,
+# With other networks, the lines would be different. But nobody will train others for us, so
+# let the ones we have stand in for them. Draw six ViTs from the six,
 # *with repeats*: perhaps B/16 twice, and no H/14. Fit the line again. Do that two thousand
 # times, and see how much the answer varies. That's the *bootstrap* ([Efron
 # 1979](https://doi.org/10.1214/aos/1176344552)).
@@ -519,8 +519,8 @@ print("checked: without them, all seven are within 1% of the table")
 # falls to its end exactly when the budget does. With a fixed schedule, a short run is a
 # long one that was cut off, and looks worse than it needs to.
 #
-# By that measure, our lines are too high. Each network here had 7 or 14 epochs, whether that
-# suited its size or not. Someone who asks "what's the best ViT for 200 exaFLOPs?" would have
+# By that measure, the errors of Table 6 are higher than they'd have to be. Each network had 7
+# or 14 epochs, whether that suited its size or not. Someone who asks "what's the best ViT for 200 exaFLOPs?" would have
 # to try five sizes at that one budget. The fit would also get a floor:
 # $E = a\,C^{\,b} + c$. With three unknowns, six points say even less.
 #

@@ -443,11 +443,62 @@ for name, words in NAMES.items():
 # 83.6%, and a ViT-L gained more than three points. [What else came before and
 # after](#Since-then) is in the second reading.
 #
-# ## Your own mask
+# ## Can you read it?
 #
-# Back to our small network. A completed picture isn't *the* answer, only one that fits
-# what's left. Choose yourself what it may see: `keep` has a 1 for each patch that stays.
-# (About twelve, that's what it has learned with.)
+# Back to our small network, and to what it was trained for. Is a completed picture worth
+# anything, or is it just a picture? Let a network read it that has nothing to do with all
+# this: the classifier of [chapter 5](05_mnist.ipynb), with its 7,850 weights. It has only
+# ever seen whole digits.
+
+# %% tags=["nbval-ignore-output"]
+classifier = vitedu.load("mnist-tiny")
+whole, labels = in_range(data.test.images), data.test.labels
+covers = random_mask(500, 49, 0.75, torch.Generator().manual_seed(0))
+
+
+def reads(images):
+    """Percent of the 500 digits that the classifier names."""
+    with torch.no_grad():
+        right = classifier(images.clamp(-1, 1)).argmax(dim=1) == labels
+    return f"{right.double().mean():.0%}"
+
+
+hidden = covers.view(500, 1, 7, 7).repeat_interleave(4, 2)
+hidden = hidden.repeat_interleave(4, 3)  # from patches to pixels
+print("whole digits:      ", reads(whole))
+print("a quarter, on black", reads(whole.masked_fill(hidden, -1)))
+
+# %% [markdown] tags=["predict"]
+# Now our network completes the same quarters first. Mind that it sees no more than the
+# classifier just did. **How many can be read then?**
+#
+# * a quarter, as before: what's hidden is gone
+# * about half
+# * nearly all
+
+# %% tags=["nbval-ignore-output"]
+with torch.no_grad():
+    filled = model.complete(whole, covers)
+print("completed:         ", reads(filled))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+on_black, completed_ones = (
+    float(reads(x).rstrip("%")) for x in (whole.masked_fill(hidden, -1), filled)
+)
+assert 40 < completed_ones < 60 and on_black < 30
+print("check: twice as many can be read once they're completed")
+
+# %% [markdown]
+# Half of them, twice as many! Of course completing can't add anything about *this* digit
+# that the scraps don't say. But scraps on black are like nothing that the classifier has
+# ever seen. Our network knows what usually goes with such scraps, and paints it.
+#
+# And now it's your turn. A completed picture isn't *the* answer, only one that fits what's
+# left. Choose what it may see: `keep` has a 1 for each patch that stays. (About twelve,
+# that's what it has learned with.) On the site, do it by hand: how few patches does it
+# take until the digit can be read?
+#
+# <div class="try" data-part="mask"></div>
 
 # %%
 keep = torch.tensor(
@@ -477,9 +528,9 @@ figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers)))
 # there's your 9. It isn't wrong to do that: most people would. What was hidden is gone,
 # and all that's left is what digits usually look like.
 #
-# And your own pictures? Put them into `FOLDER/all`, without sorting; `mae-shapes` is a
-# recipe for coloured pictures, shrunk to 32 by 32 pixels. A few of them, sorted into
-# `LABELLED`, come second:
+# And your own pictures? Put them into `FOLDER`, without sorting; `mae-shapes` is a recipe
+# for coloured pictures, shrunk to 32 by 32 pixels. A few of them, sorted into class
+# folders in `LABELLED`, come second:
 #
 # ```
 # vitedu train mae-shapes data=FOLDER

@@ -110,9 +110,8 @@ print(f"IoU of true shares on the same pictures: {ceiling:.0f}%")
 # pixels: how much of me is shape?
 #
 # Take a pencil and a tiny picture of 4 × 4 pixels, in four patches. The shape covers the
-# whole left column and the top pixel of the column beside it. So the right patches have
-# nothing, the lower left one is half covered, and of the upper left one three
-# pixels in four. In code that's the mean over each patch:
+# whole left column and the top pixel of the column beside it. How much of each patch is
+# shape? Write down four numbers; in code they're the mean over each patch:
 
 # %%
 tiny = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]])
@@ -254,16 +253,16 @@ figures.show(*beyond.first_component(hopper[0], first))
 
 # %% [markdown]
 # The corners! A dozen tokens there are many times as long as all others, in
-# every photograph. The network seems to keep notes about the whole picture in patches that
-# have little to say themselves ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)); in
-# [chapter 15](15_inside.ipynb) you can move them out of the picture. In a principal component
-# length is everything, so these few tokens eat the first one.
+# every photograph. They're the giants of [chapter 15](15_inside.ipynb), where you can move
+# them out of the picture ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found such
+# tokens in larger networks). In a principal component length is everything, so these few
+# tokens eat the first one.
 #
-# There's no error message, just a disappointing picture. The cure is two lines. Give all
-# tokens length 1, and the first two components are free of the giants. But the dozen are
-# nearly the same vector, far from everybody else's, and the third still spends a part of
-# itself on them. So let them take no part at all. `interpret.components` does both, and
-# scales the three components to red, green and blue:
+# There's no error message, just a disappointing picture. The cure is two lines. First, give
+# all tokens length 1. That helps, but a dozen tokens that all point the same way can still
+# bend a component towards themselves. So second, leave the giants out when you look for the
+# directions. `interpret.components` does both, and scales the three components to red, green
+# and blue:
 
 # %%
 maps = [
@@ -563,8 +562,8 @@ print("check: white cells are found best by every head")
 
 # %% [markdown]
 # (The MLP has one hidden layer and is trained in the usual way. After ±, the standard error
-# over three seeds, which draw the pictures, or the MLP's first weights. With all pictures,
-# the formula has nothing to draw.)
+# over three seeds, which choose the pictures, or the MLP's first weights. From all 205 the
+# formula gives the same head every time.)
 #
 # White cells, though they're so few: they're large and violet, and mostly alone. Red cells
 # suffer from clumps, and from cells that nobody boxed: find one of those, and it counts as a

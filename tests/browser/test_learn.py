@@ -9,13 +9,15 @@ import torch.nn.functional as F
 from visits import DESKTOP, PHONE
 
 import vitedu
+from vitedu.data import glyphs
 from vitedu.plain import ViT, train_step, warmup_cosine
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("learn")]
 
 PAGE = "book/try.html"
 # The station without the rest of the page, which takes far longer to open.
-SCRIPTS = "vit kernels pictures try train teach learner learn".split()
+SCRIPTS = "vit networks kernels pictures try train teach tasks".split()
+SCRIPTS += ["learner", "learn"]
 BARE = (
     '<!DOCTYPE html><title>Learn</title><div class="try" %s></div>'
     + "".join(
@@ -24,8 +26,8 @@ BARE = (
 )
 # A new worker, a network in it with these weights; then what `code` asks for.
 WORKER = """async ([settings, weights, given]) => {
-  const { employ, teacher, trainable, kernels } = vitedu;
-  const worker = employ(teacher, trainable, kernels);
+  const { employ, teacher, trainable, kernels, tasks } = vitedu;
+  const worker = employ(teacher, trainable, kernels, tasks);
   const ask = (call, given) => worker({ call, given });
   const { isFast } = await ask("start", settings);
   if (weights) await ask("put", { weights });
@@ -184,8 +186,8 @@ def test_a_mistake_in_the_console_gets_a_sentence(bare):
     for code, words in {
         "{ depth: 9 }": "depth is one of 1, 2, 3, 4, not 9",
         "{ seed: -1 }": "seed is a whole number from 0 on, not -1",
-        "{ blocks: 2 }": 'no setting "blocks"; there are patch, width, depth, '
-        "heads, positions, shuffled, rate, steps, seed",
+        "{ blocks: 2 }": 'no setting "blocks"; there are task, patch, width, '
+        "depth, heads, positions, shuffled, rate, steps, seed",
         "{ seconds: 0 }": "seconds is a number above 0, not 0",
     }.items():
         assert words == opened.page.evaluate(
@@ -289,3 +291,151 @@ def test_a_browser_without_webassembly_or_workers_is_told(bare):
     opened.page.add_init_script("delete window.Worker")  # in this page alone
     opened.page.reload()
     place.get_by_text("this browser has no web workers").first.wait_for()
+
+
+# ------------------------------------------------- puzzles beside the digits
+
+
+def drawn(opened, task, count, held=False):
+    """Pictures (n, c, h, w) of a puzzle, and the answers (n, answers)."""
+    pictures, truth = opened.page.evaluate(
+        """([task, count, held]) => {
+          const { draw, held: other } = vitedu.tasks()[task];
+          let seed = 7;
+          const random = () => {
+            seed = (seed * 16807) % 2147483647;
+            return seed / 2147483647;
+          };
+          const found = [...Array(count)].map(() =>
+            (held ? other : draw)(random));
+          return [found.map((x) => [...x.picture]), found.map((x) => x.truth)];
+        }""",
+        [task, count, held],
+    )
+    side, channels = {"twin": (32, 3), "left": (24, 1)}.get(
+        task.partition("-")[0], (16, 1)
+    )
+    pictures = torch.tensor(pictures, dtype=torch.uint8)
+    return pictures.view(count, channels, side, side), torch.tensor(truth)
+
+
+def seen_in(picture):
+    """The glyphs of a grey picture: {(row, column): its number}."""
+    found = {}
+    lit = (picture[0].int() - 128).abs() > 30
+    known = torch.from_numpy(glyphs.kinds()).bool()
+    places = lit.unfold(0, 4, 1).unfold(1, 4, 1).all(-1).all(-1).nonzero()
+    for row, column in places.tolist():
+        bright = picture[0, row : row + 4, column : column + 4] > 128
+        number = (known == bright).all(-1).all(-1).nonzero()[:, 0].tolist()
+        if number:  # else half of each of two that touch
+            (found[row, column],) = number
+    return found
+
+
+def test_puzzles_are_those_of_the_chapters(bare):
+    opened = bare("none")
+    for task in ("same", "same-off"):
+        pictures, truth = drawn(opened, task, 60)
+        corners = []
+        for picture, (answer,) in zip(pictures, truth.tolist(), strict=True):
+            seen = seen_in(picture)
+            assert len(seen) == 2 and answer == (len({*seen.values()}) == 1)
+            corners += [x for corner in seen for x in corner]
+        assert any(x % 4 for x in corners) == (task == "same-off")
+        assert 0.3 < truth.float().mean() < 0.7
+    for task, held in (("left", 0), ("left-above", 0), ("left-above", 1)):
+        pictures, truth = drawn(opened, task, 60, bool(held))
+        rows = set()
+        for picture, (answer,) in zip(pictures, truth.tolist(), strict=True):
+            at = {glyph: corner for corner, glyph in seen_in(picture).items()}
+            assert answer == (at[0][1] < at[1][1])
+            rows |= {at[0][0] // 4, at[1][0] // 4}
+        first, end = (0, 6) if task == "left" else (3 * held, 3 * held + 3)
+        assert rows == {*range(first, end)}
+    pictures, truth = drawn(opened, "twin", 20)
+    patches = pictures.unfold(2, 8, 8).unfold(3, 8, 8).permute(0, 2, 3, 1, 4, 5)
+    patches = patches.reshape(20, 16, 3, 64)
+    shapes = patches.amax(dim=2) > 0
+    eight = torch.from_numpy(glyphs.drawn()).flatten(1).bool()
+    which = (shapes[:, :, None] == eight).all(-1).int().argmax(dim=-1)
+    colours = torch.from_numpy(glyphs.COLOURS).int()
+    shade = patches.amax(dim=-1).int()
+    shade = (shade[:, :, None] == colours).all(-1).int().argmax(dim=-1)
+    for glyph, colour, answers in zip(which, shade, truth, strict=True):
+        for patch in range(16):
+            mates = (glyph == glyph[patch]).nonzero()[:, 0].tolist()
+            mates.remove(patch)
+            assert [answers[patch]] == colour[mates].tolist()
+
+
+@pytest.mark.parametrize("task", ["same", "twin"])
+def test_gradients_of_puzzles_are_pytorchs(bare, task):
+    opened = bare("none")
+    pictures, truth = drawn(opened, task, 6)
+    images = pictures.double() / 127.5 - 1
+    patch, classes = (8, 6) if task == "twin" else (4, 2)
+    torch.manual_seed(0)
+    sizes = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_dim": 64}
+    model = ViT(*images.shape[-1:], patch, images.shape[1], classes, **sizes)
+    model = model.double()
+    for weight in model.parameters():
+        weight.data += 0.1 * torch.randn_like(weight)
+    weights = [
+        [name, list(x.shape), x.flatten().tolist()]
+        for name, x in model.state_dict().items()
+    ]
+    tokens = model.patch_embed(images)
+    tokens = torch.cat([model.cls_token.expand(6, -1, -1), tokens], dim=1)
+    tokens = model.norm(model.blocks(tokens + model.pos_embed))
+    read = tokens[:, 1:] if task == "twin" else tokens[:, :1]
+    loss = F.cross_entropy(model.head(read).flatten(0, 1), truth.flatten())
+    loss.backward()
+    settings = {"task": task, "patch": patch, "width": 16, "depth": 2}
+    settings |= {"heads": 2, "batch": 8, "seed": 0, "positions": True}
+    given = {
+        "images": images.flatten(1).tolist(),
+        "truth": truth.flatten().tolist(),
+        "rates": [0.003],
+    }
+    for kind, most in {"float64": 1e-6, "float32": 1e-3}.items():
+        _, found, slopes, _ = opened.page.evaluate(
+            WORKER % STEPS, [settings | {"kind": kind}, weights, given]
+        )
+        assert found == pytest.approx([loss.item()], rel=most)
+        for name, parameter in model.named_parameters():
+            slope = torch.tensor(slopes[name]).double()
+            error = (slope.view_as(parameter) - parameter.grad).norm()
+            assert error < most * parameter.grad.norm(), name
+    assert opened.wrong == []
+
+
+def test_a_puzzle_is_learned_and_a_link_keeps_it(bare):
+    opened = bare()
+    place, page = station(opened), opened.page
+    selection(place, "Learn$").select_option("same")
+    place.get_by_text("weights, all at random").wait_for()
+    place.get_by_text("Ten pictures that it doesn't learn from").wait_for()
+    page.wait_for_function("location.hash === '#learn=task-same'")
+    assert selection(place, "Patch size").input_value() == "v4"
+    assert place.get_by_text("Draw on your network").is_hidden()
+    place.get_by_role("button", name="One step").click()
+    place.get_by_text("Step 1:").wait_for()
+    place.get_by_role("button", name="A picture, ").first.click()
+    place.get_by_text("The patch in row 3, column 3 takes").wait_for()
+    again = bare(where="#learn=task-twin_patch-7")
+    other = again.page.locator(".try[data-part=learn]")
+    other.scroll_into_view_if_needed()
+    other.get_by_text("patch is one of 8 where the task is twin").wait_for()
+    other.get_by_text("of 8,000 held-out answers").wait_for()
+    other.get_by_role("button", name="Save its weights").click()
+    other.get_by_text("this network answers for each patch").wait_for()
+    selection(other, "Learn$").select_option("digits")
+    other.get_by_text("of 500 held-out digits").wait_for()
+    other.get_by_text("Draw on your network").wait_for()
+    accuracy = page.evaluate(
+        """async () => (await vitedu.learn({ task: "same", width: 32,
+          rate: 0.003, steps: 1000, heads: 2 })).accuracy"""
+    )
+    assert accuracy > 95
+    assert opened.wrong == again.wrong == []

@@ -107,6 +107,15 @@ def test_every_picture_has_words(site):
     assert wordless == []
 
 
+def test_a_chapter_shows_before_it_folds(site):
+    for page in CHAPTERS:
+        article = (site / page).read_text().partition("<article")[2]
+        text, _, rest = article.rpartition("What this page ran on")
+        machine = re.compile(r"seed 0, .*torch \d")
+        assert machine.search(rest) and not machine.search(text), page
+        assert not re.search(r'</details>\s*<div class="cell_output', text)
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "book").glob("*.ipynb")), ids=lambda path: path.stem
 )
@@ -278,6 +287,25 @@ def test_search_quotes_the_passage_and_no_buttons(server, visit, words, quoted):
         or passage.strip().startswith(junk)
     ] == []
     assert opened.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "entry"),
+    [("ledger", "corners", "#inside-photographs"), ("api", "rollout", "dl.py")],
+)
+def test_a_long_page_is_folded_and_can_be_filtered(
+    server, visit, page, words, entry
+):
+    opened = visit(f"{server}book/{page}.html")
+    status = opened.page.locator(".list-filter [role=status]")
+    opened.page.get_by_label("Show only").fill(words)
+    count, _, total = status.inner_text().partition(" of ")
+    assert 0 < int(count) < int(total) / 3
+    shown = opened.page.locator(f"article {entry}").filter(visible=True)
+    assert words in shown.first.inner_text().lower()
+    opened.page.get_by_label("Show only").fill("nothing has these words")
+    assert status.inner_text() == f"0 of {total}"
+    assert opened.overhang() <= 0 and opened.wrong == []
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["1280", "375"])

@@ -5,7 +5,11 @@ import re
 
 import nbformat
 import pytest
+import torch
 from visits import ROOT
+
+import vitedu
+from vitedu import results
 
 pytestmark = pytest.mark.browser
 KEYS = {"north": (0, 1), "east": (1, 0), "south": (0, -1), "west": (-1, 0)}
@@ -30,7 +34,8 @@ def unfold(opened):
     """Show what waits for a guess: the switches of some pages are there."""
     while (button := opened.page.get_by_role("button", name="Show me")).count():
         button.first.click()
-    opened.page.locator(".try-switch").first.wait_for(state="attached")
+    station = ".try-switch, .try-three"
+    opened.page.locator(station).first.wait_for(state="attached")
 
 
 def loaded(opened, words):
@@ -147,7 +152,118 @@ def test_a_click_on_a_patch_shows_its_kin(server, visit):
     assert opened.wrong == []
 
 
-@pytest.mark.parametrize("page", ["02_attention", "20_beyond"])
+CORNERS = {
+    "as they are": "as it is",
+    "dropped": "corners dropped",
+    "painted grey": "corners emptied",
+    "swapped with the middle": "positions swapped",
+    "moved inwards": "corners moved inwards",
+    "moved inwards, grey registers": "moved inwards, four empty tokens",
+    "moved inwards, copies as registers": "moved inwards, four copies",
+}
+
+
+def test_corners_changed_by_hand_cost_what_the_table_prints(server, visit):
+    opened = visit(f"{server}book/15_inside.html")
+    unfold(opened)
+    box = opened.page.locator(".try-corners")
+    change, photograph = box.locator("select").all()
+    photograph.select_option("cat")
+    rows = printed("15_inside", " " * 34 + "loss")
+    for words, start in CORNERS.items():
+        change.select_option(label=words)
+        line = next(row for row in rows if row.startswith(f"{start}  "))
+        loss, _, more, _, error, _ = line.removeprefix(start).split()
+        head = box.locator(".try-head").inner_text()
+        assert head.startswith(f"Loss on a thousand photographs: {loss}")
+        if start != "as it is":
+            assert head.endswith(f"({more} ± {error})")
+        giants = re.findall(r"\d+ in|\d+ among", box.inner_text())
+        moved = words.startswith("moved")
+        assert giants[0] == ("0 in" if moved or words == "dropped" else "4 in")
+    assert giants == ["0 in", "4 among"]  # as the chapter's figure
+    photograph.select_option("rocket")
+    alt = "rocket and how long its tokens are, corners moved inwards, copies"
+    box.locator(f"[aria-label^='{alt}']").wait_for()
+    assert opened.wrong == []
+
+
+def test_six_networks_are_asked_about_two_places(server, visit):
+    opened = visit(f"{server}book/16_ablations.html")
+    unfold(opened)
+    box = opened.page.locator(".try-switch")
+    canvas, said = box.locator("canvas"), box.locator(".try-said")
+    everybody = "Right: none, 1-D, 2-D, relative, sin-cos, RoPE."
+    said.get_by_text(everybody).wait_for()
+    box.get_by_role("button", name="Both to the other half").click()
+    said.get_by_text("A in row 6, column 1; B in row 6, column 4").wait_for()
+    said.get_by_text("Right: none, 2-D, sin-cos, RoPE.").wait_for()
+    canvas.press("ArrowUp")
+    said.get_by_text("A in row 5, column 1").wait_for()
+    # B is dragged into A's column
+    where = canvas.bounding_box()
+    cell = where["width"] / 6
+    canvas.drag_to(
+        canvas,
+        source_position={"x": 3.5 * cell, "y": 5.5 * cell},
+        target_position={"x": 0.5 * cell, "y": 1.5 * cell},
+    )
+    said.get_by_text("B in row 2, column 1").wait_for()
+    box.get_by_text("Neither is further left.").wait_for()
+    # of every pair, the page reads what the record has
+    metrics = results.read("ablations-halves")["metrics"]
+    tenths = metrics["relation/1-D/0.5/upper/upper"]["pairs_of_seed_0"]
+    pairs = [(a, b) for a in range(36) for b in range(36) if a % 6 != b % 6]
+    found = opened.page.evaluate(
+        "([tenths, pairs]) =>"
+        " pairs.map(([a, b]) => vitedu.tenthsOf(tenths, a, b)).join('')",
+        [tenths, pairs],
+    )
+    assert found == tenths
+    assert opened.wrong == []
+
+
+def test_a_digit_is_completed_as_by_the_package(server, visit):
+    opened = visit(f"{server}book/19_unlabelled.html")
+    unfold(opened)
+    place = opened.page.locator("[data-part=mask]")
+    canvas = place.locator("canvas").first
+    kept = [i in range(42) and i % 7 in (2, 3) for i in range(49)]
+    told = "".join("01"[not each] for each in kept)
+    opened.page.locator(f"[data-completed='{told}']").wait_for()
+    place.get_by_text("It sees 12 of 49 patches.").wait_for()
+    assert place.locator(".guesses li").count() == 3
+    canvas.press(" ")  # the cursor is on a patch that it sees
+    place.get_by_text("It sees 11 of 49 patches.").wait_for()
+    # the numbers: those of an image of noise
+    pixels = torch.rand(1, 1, 28, 28, generator=torch.Generator()) * 2 - 1
+    mask = ~torch.tensor([kept])
+    found = opened.page.evaluate(
+        """async ([pixels, hidden]) => {
+        const model = await vitedu.load("mae-mnist");
+        const { patches } = await model.complete(
+          Float32Array.from(pixels), hidden);
+        return [...patches];
+        }""",
+        [pixels.flatten().tolist(), mask[0].tolist()],
+    )
+    model = vitedu.load("mae-mnist")
+    with torch.no_grad():
+        want = model.decode(model.encode(pixels, mask), mask).flatten()
+    assert torch.allclose(torch.tensor(found), want, atol=2e-2)
+    assert opened.wrong == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "02_attention",
+        "15_inside",
+        "16_ablations",
+        "19_unlabelled",
+        "20_beyond",
+    ],
+)
 def test_a_switch_is_easy_to_read(server, visit, page):
     opened = visit(f"{server}book/{page}.html")
     unfold(opened)

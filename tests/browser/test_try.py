@@ -289,7 +289,8 @@ def test_the_rollout_is_the_packages(console, name, digits):
 
 def test_a_mistake_in_the_console_gets_a_sentence(opened):
     assert said(opened, "await vitedu.load('ViT-B/16')") == (
-        'there is no network "ViT-B/16"; there are mnist-tiny and ViT-Ti/16'
+        'there is no network "ViT-B/16"; '
+        "there are mnist-tiny, mae-mnist, ViT-Ti/16"
     )
     assert "Float32Array" in said(opened, "await vitedu.classify([1, 2])")
     few = "await vitedu.classify(new Float32Array(5))"
@@ -300,7 +301,8 @@ def test_a_mistake_in_the_console_gets_a_sentence(opened):
     assert said(opened, nan) == "mnist-tiny wants 1 x 28 x 28 finite numbers"
     other = "await vitedu.classify(new Float32Array(784), { block: 3 })"
     assert said(opened, other) == (
-        'no change "block"; there are order, positions, drop, head, without'
+        'no change "block"; there are order, positions, drop, hide, head, '
+        "tokens, without"
     )
     for change, words in {
         "{ drop: 1 }": "drop is a list of blocks, from 0 on, for mnist-tiny",
@@ -431,12 +433,15 @@ def test_breaking_changes_the_answer_and_mending_brings_it_back(opened):
     place.get_by_label("take the positions away").check()
     place.get_by_role("button", name="Shuffle again").click()
     opened.settle()
-    drop, head = selection(place, "leave out"), selection(place, "in each")
-    drop.select_option("1")
+    drop, head = (
+        place.get_by_label("2", exact=True),
+        selection(place, "in each"),
+    )
+    drop.check()
     head.select_option("0")
     for box in ("shuffle the patches", "take the positions away"):
         place.get_by_label(box).uncheck()
-    drop.select_option("")
+    drop.uncheck()
     head.select_option("")
     opened.page.wait_for_function(f"() => !({differ})()")
     assert before.inner_text() == changed.inner_text()

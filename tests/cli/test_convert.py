@@ -16,6 +16,7 @@ def here(here):
     return here
 
 
+@pytest.mark.slow
 def test_a_folder_for_timm_is_written_and_said_in_one_line(here, capsys):
     assert main(["convert", "w.safetensors", "t", "--to", "timm"]) == 0
     out, err = capsys.readouterr()
@@ -49,6 +50,7 @@ def test_a_program_is_written_and_its_largest_difference_said(here, capsys):
     assert out.startswith(start) and "by up to" in out and err == ""
 
 
+@pytest.mark.slow
 def test_json_says_what_a_programs_user_needs(here, answer):
     found = answer("convert", "w.safetensors", "w.pt2", "--to", "torch-export")
     assert found["preprocess"]["image_size"] == [16, 16]

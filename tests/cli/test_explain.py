@@ -53,6 +53,7 @@ def test_a_page_shows_every_part_and_runs_nothing(pictures, capsys):
     assert all(re.findall('<img [^>]*alt="([^"]*)"', text))
 
 
+@pytest.mark.slow
 def test_without_weights_the_real_model_looks(pictures, capsys):
     assert main(["explain", "dot.png", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

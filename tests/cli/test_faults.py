@@ -97,6 +97,7 @@ def test_curves_that_cannot_be_drawn_do_not_end_a_run(
     assert "curves.png could not be drawn: no fonts" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_gpu_out_of_memory_is_one_sentence_and_the_run_goes_on(
     here, monkeypatch, sentence
 ):
@@ -112,6 +113,7 @@ def test_a_gpu_out_of_memory_is_one_sentence_and_the_run_goes_on(
     assert main([*SMOKE, "--out", "run", "micro_batch_size=4"]) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     package = tmp_path / "vitedu"  # one that takes a minute to import
     package.mkdir()
@@ -119,8 +121,11 @@ def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     slow = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
     (package / "cli.py").write_text(slow)
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    # what was started in the background of a shell ignores Ctrl-C
+    program = "import signal, vitedu_command as c; "
+    program += "signal.signal(signal.SIGINT, signal.default_int_handler); "
     child = subprocess.Popen(
-        [sys.executable, "-c", "import vitedu_command as c; c.main()", "info"],
+        [sys.executable, "-c", f"{program} c.main()", "info"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -26,10 +26,13 @@ def test_it_answers_with_counts_and_where_to_go_on(here, capsys):
     assert main(["prepare", "pets", "small", "short_side=16"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("small: 32 pictures of 2 classes (16 in train, 16 in")
-    assert out.rstrip().endswith("1 left out; train with data=small")
+    end = " in 2 shards, 1 left out; train with data=small"
+    assert out.rstrip().endswith(end)
     assert "left out: cannot read train/bee/x.jpg: it is not a pict" in err
     assert main(["prepare", "pets", "small", "short_side=16"]) == 0
     assert "small was finished already: 32 pictures" in capsys.readouterr().out
+    assert main(["prepare", "pets", "plain", "format=folder"]) == 0
+    assert " in folders, 1 left out" in capsys.readouterr().out
 
 
 def test_json_has_counts_and_settings(here, answer):

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import Dataset
 
 from vitedu.data import PreprocessSpec, as_source, from_torch, load_dataset
-from vitedu.data.labels import whole_label, whole_labels
+from vitedu.data.labels import whole_labels
 from vitedu.errors import UserError
 
 SPEC = PreprocessSpec(image_size=4, in_channels=1)
@@ -81,12 +81,6 @@ def test_bad_labels_in_an_npz_are_one_sentence(tmp_path, name):
     )
     with pytest.raises(UserError, match=r"set\.npz: train (are|has the label)"):
         load_dataset(str(path))
-
-
-@pytest.mark.parametrize("label", [True, np.True_, 0.0, -1, "0"])
-def test_one_label_is_a_whole_number(label):
-    with pytest.raises(UserError, match="has the label"):
-        whole_label(label, "it[0]")
 
 
 @pytest.mark.parametrize("num_classes", [0, -1, 2.5, "many"])

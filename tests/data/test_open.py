@@ -296,19 +296,6 @@ def test_augmentation_that_is_off_changes_nothing():
     assert torch.equal(everything(source)[0], prepared(LARGE))
 
 
-@pytest.mark.parametrize(
-    "augment", [Augment(flip=True), lambda picture: picture]
-)
-@pytest.mark.parametrize("kind", ["arrays", "dataset"])
-def test_floats_cannot_be_augmented(augment, kind):
-    floats = prepared(PIXELS)
-    data = (floats, LABELS) if kind == "arrays" else Photos(floats)
-    with pytest.raises(
-        UserError, match=r"come as floats, .*augment=Augment\(\)"
-    ):
-        everything(as_source(data, preprocess=SPEC, augment=augment))
-
-
 # What does not fit
 
 
@@ -322,51 +309,6 @@ class Endless(IterableDataset):
 
 
 FLOATS = np.zeros((5, 3, 6, 8), np.float32)
-WRONG = {
-    "a-generator": (once(), "a generator can be iterated only once"),
-    "nothing": (None, r"can't use NoneType as data; pass a folder of class"),
-    "parts": ({"train": 1, "test": 2}, r"of train, test .* data\['train'\]"),
-    "whole-set": (
-        load_dataset("digits"),
-        r"digits has several parts; .* \.train",
-    ),
-    "a-stream": (Endless(), "Endless cannot be read by index; .* a DataLoader"),
-    "a-file": ("set.npz", r"load_dataset\('set.npz'\).train"),
-    "no-folder": ("gone", "there is no folder 'gone'"),
-    "empty-dataset": (Photos([], labels=[]), "Photos is empty"),
-    "empty-arrays": ((PIXELS[:0], []), "has no images"),
-    "too-few-labels": ((PIXELS, LABELS[:4]), "has 5 images, but 4 labels"),
-    "16-bits": (
-        (PIXELS.astype(np.uint16), LABELS),
-        "images of uint16; give pixels",
-    ),
-    "flat": ((PIXELS.reshape(5, -1), LABELS), r"of shape \(5, 144\)"),
-    "numpy-channels-first": (
-        (PIXELS.transpose(0, 3, 1, 2), LABELS),
-        r"\(5, 3, 6, 8\); an array of uint8 is \(n, h, w, c\)",
-    ),
-    "torch-channels-last": (
-        (torch.from_numpy(PIXELS), LABELS),
-        r"\(5, 6, 8, 3\); a tensor is \(n, c, h, w\)",
-    ),
-    "floats-of-another-size": (
-        (np.zeros((5, 3, 8, 8), np.float32), LABELS),
-        "these are 3x8x8 and it wants 3x6x8",
-    ),
-    "floats-of-0-to-1": (
-        (PIXELS.transpose(0, 3, 1, 2) / 255, LABELS),
-        r"floats in 0.*\.\.1, .* expects -1\.\.1: .*mean 0\.5 and std 0\.5",
-    ),
-    "floats-of-0-to-255": ((FLOATS + 255, LABELS), r"in 255\.\.255"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_data_is_one_sentence(name):
-    data, sentence = WRONG[name]
-    with pytest.raises(UserError, match=sentence) as error:
-        as_source(data, preprocess=SPEC)
-    assert "\n" not in str(error.value)
 
 
 def test_a_folder_with_parts_asks_for_one(folder):
@@ -441,12 +383,6 @@ def test_pictures_that_are_all_bright_can_be_declared_right(make):
         everything(as_source(make(bright), preprocess=SPEC))
     source = as_source(make(bright), preprocess=SPEC, check_range=False)
     assert torch.equal(everything(source)[0], bright)
-
-
-def test_pictures_and_floats_cannot_be_mixed():
-    mixed = [PIXELS[0], prepared(PIXELS)[1], *PIXELS[2:]]
-    with pytest.raises(UserError, match="mixes float tensors and pictures"):
-        everything(as_source(Photos(mixed), preprocess=SPEC))
 
 
 def test_a_damaged_picture_of_a_dataset_is_named(folder):

@@ -97,6 +97,7 @@ def test_a_download_is_sorted_by_the_authors_lists(
     assert os.listdir(tmp_path / "cache") == ["trashnet"]
 
 
+@pytest.mark.slow
 def test_both_are_listed_and_trained_on(tmp_path, monkeypatch, capsys):
     assert main(["info", "data"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -106,22 +106,6 @@ def test_every_form_of_a_picture_gets_the_same_answer(tmp_path):
         assert classify(model, same) == want
 
 
-@pytest.mark.parametrize(
-    ("image", "said"),
-    [
-        ("gone.jpg", "gone.jpg does not exist"),
-        (__file__, "it is not a picture"),
-        ([[1.0]], "takes one picture, got a list of 1"),
-        (torch.zeros(1, 3, 8, 8), "got torch.float32 (1, 3, 8, 8)"),
-        (torch.full((3, 8, 8), 255.0), "0..1, got 255..255"),
-    ],
-)
-def test_what_is_no_picture_gets_one_sentence(image, said):
-    with pytest.raises(UserError) as error:
-        classify(small(), image)
-    assert said in str(error.value) and "\n" not in str(error.value)
-
-
 # --- names and numbers
 
 
@@ -173,21 +157,6 @@ def overflowing():
     nn.init.constant_(model.norm.weight, 1e30)
     nn.init.constant_(model.head.weight, 1e30)
     return model
-
-
-@pytest.mark.parametrize(
-    ("model", "error", "said"),
-    [
-        (small(num_classes=0), UserError, "no head"),
-        (small(pool="none"), UserError, "for every token"),
-        (nn.Flatten(), ValueError, r"set model\.preprocess"),
-        (overflowing(), UserError, "answers NaN or infinity"),
-    ],
-    ids=["headless", "tokens", "unprepared", "overflowing"],
-)
-def test_a_model_that_names_no_class_says_so(model, error, said):
-    with pytest.raises(error, match=said):
-        classify(model, photo("cat"))
 
 
 # --- the model

@@ -93,17 +93,3 @@ def broken():
     model = small()
     nn.init.constant_(model.head.weight, float("nan"))
     return model
-
-
-@pytest.mark.parametrize(
-    ("model", "batches", "error", "said"),
-    [
-        (small(), [(prepared()[0], torch.ones(6, 3))], UserError, "one whole"),
-        (small(), iter([]), ValueError, "at least one image"),
-        (broken(), [prepared()], UserError, "NaN"),
-    ],
-    ids=["soft labels", "no images", "NaN"],
-)
-def test_what_has_no_answer_is_one_sentence(model, batches, error, said):
-    with pytest.raises(error, match=said):
-        predictions(model, batches)

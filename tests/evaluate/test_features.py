@@ -8,7 +8,6 @@ from torch.optim.swa_utils import AveragedModel
 
 import vitedu
 from tests.evaluate.small import cut, prepared, small
-from vitedu import UserError
 from vitedu.data import photo
 from vitedu.evaluate import Features, features
 
@@ -96,27 +95,3 @@ def test_labels_of_arrays_and_batches_are_the_callers_own():
 
 
 IMAGES = torch.rand(6, 3, 8, 8)  # ToTensor alone
-
-
-@pytest.mark.parametrize(
-    ("model", "data", "error", "said"),
-    [
-        (small(), [], ValueError, "at least one image"),
-        (
-            small(),
-            [(torch.zeros(2, 3, 8, 8).int(), torch.arange(2))],
-            UserError,
-            "int32; they are uint8",
-        ),
-        (small(), [IMAGES], UserError, "should be a pair"),
-        (small(), "nowhere", UserError, "nowhere"),
-        (small(), [(IMAGES, torch.arange(6))], UserError, "normalise them"),
-        (small(pool="none"), batches(), UserError, "pool=none"),
-        (nn.Linear(2, 2), batches(), TypeError, "features takes a ViT"),
-    ],
-    ids=["none", "int32", "no labels", "nowhere", "raw", "tokens", "linear"],
-)
-def test_what_cannot_be_is_one_sentence(model, data, error, said):
-    with pytest.raises(error, match=said) as raised:
-        features(model, data)
-    assert "\n" not in str(raised.value)

@@ -48,6 +48,16 @@ def test_the_alt_text_stands_beside_the_picture_and_in_its_metadata():
     assert output.metadata["image/png"]["alt"] == output.data["text/plain"]
 
 
+@pytest.mark.parametrize("draw", ["imshow", "pcolormesh"])
+def test_a_figure_without_pictures_is_a_chart(draw):
+    assert shown().metadata["image/png"]["chart"]
+    figure = Figure(figsize=(2, 1))
+    getattr(figure.subplots(), draw)([[0, 1], [1, 0]])
+    with capture_output() as captured:
+        figures.show(figure, "Four squares.")
+    assert not captured.outputs[0].metadata["image/png"]["chart"]
+
+
 @pytest.mark.parametrize("ground", [1, 0])
 def test_equal_figures_are_equal_bytes(ground):
     assert shown(ground=ground).data == shown(ground=ground).data

@@ -35,8 +35,8 @@ def test_uniform_attention_has_the_mean_distance_of_the_grid(
     found = attention_distance(uniform(n, layers=2), grid, size)
     assert found.shape == (2, 3)
     want = torch.full((2, 3), size * mean, dtype=torch.float64)
-    # the distances are float32
-    assert_close(found, want, rtol=0, atol=1e-3)
+    # float64, up to 331,776 terms
+    assert_close(found, want, rtol=0, atol=1e-9)
     assert round(size * mean, 2) == pytest.approx(pixels, abs=0.006)
 
 
@@ -66,11 +66,6 @@ def test_without_a_renormalised_row_the_class_token_shortens_the_distance():
 def test_distances_are_those_between_the_middles_of_patches():
     between = patch_distances((2, 2), (3, 4))
     assert between[0].tolist() == [0, 4, 3, 5]
-
-
-def test_fewer_tokens_than_patches_are_a_mistake():
-    with pytest.raises(vitedu.UserError, match=r"have 6 tokens.* has 196"):
-        attention_distance(uniform(6), (14, 14), 16)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from vitedu.interpret import (
     explain,
     outlier_tokens,
 )
-from vitedu.model import Axial, RoPE
+from vitedu.model import RoPE
 
 
 def photo():
@@ -84,23 +84,3 @@ def test_a_model_keeps_its_mode():
     model = random_model().train()
     explain(model, photo(), curve=False)
     assert model.training
-
-
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        (
-            lambda: vitedu.resnet("BiT-R50x1", num_classes=2),
-            "a ResNet doesn't have attention maps",
-        ),
-        (lambda: random_model(block=Axial()), "tokens, and the grid has 6"),
-    ],
-)
-def test_where_nobody_looks_at_all_patches_a_sentence_says_so(model, said):
-    with pytest.raises(vitedu.UserError, match=said):
-        explain(model(), photo())
-
-
-def test_two_pictures_are_explained_one_by_one():
-    with pytest.raises(vitedu.UserError, match="takes one picture, got 2"):
-        explain(random_model(), [photo(), photo()])

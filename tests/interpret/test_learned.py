@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 from torch.testing import assert_close
 
@@ -10,7 +9,7 @@ import vitedu
 from tests.tiny import tiny
 from vitedu.compat import import_timm
 from vitedu.interpret import filters, position_similarity
-from vitedu.model import Learned1D, NoPosition, RoPE, SinCos2D, ViT
+from vitedu.model import Learned1D, SinCos2D, ViT
 
 
 def theirs():
@@ -63,16 +62,3 @@ def test_a_position_is_like_itself_and_rows_of_other_sides_fit():
 def test_computed_positions_have_a_similarity_too():
     found = position_similarity(ViT(tiny(position=SinCos2D())))
     assert_close(found[1, 2, 1, 2], torch.tensor(1.0))
-
-
-@pytest.mark.parametrize("position", [NoPosition(), RoPE()])
-def test_positions_that_are_not_added_cannot_be_compared(position):
-    with pytest.raises(vitedu.UserError, match="no table of position"):
-        position_similarity(ViT(tiny(position=position)))
-
-
-def test_what_has_no_filters_says_so():
-    with pytest.raises(vitedu.UserError, match="doesn't cut patches"):
-        filters(torch.nn.Linear(2, 2))
-    with pytest.raises(vitedu.UserError, match="a ViT without a ResNet"):
-        filters(vitedu.vit("R+ViT-Ti/16", image_size=32, depth=1))

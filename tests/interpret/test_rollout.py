@@ -7,7 +7,7 @@ from torch.testing import assert_close
 import vitedu
 from tests.tiny import tiny
 from vitedu.interpret import attention_map, attention_rollout
-from vitedu.model import Axial, ViT
+from vitedu.model import ViT
 
 
 def model(**fields):
@@ -75,23 +75,3 @@ def test_on_a_photograph_the_face_counts_more_than_the_sky():
     (shares,) = attention_map(network, photo)
     assert shares.shape == (14, 14) and 0 < shares.sum() < 1
     assert shares[2:9, 5:9].mean() > 1.5 * shares[2:9, 11:].mean()
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"block": Axial()}, "doesn't attend over all tokens"),
-        ({"pool": "map", "class_token": False}, "pool=map"),
-        ({"pool": "none"}, "pool=none"),
-    ],
-)
-def test_where_there_is_no_rollout_a_sentence_says_why(fields, said):
-    with pytest.raises(vitedu.UserError, match=said):
-        attention_map(model(**fields), images())
-
-
-def test_without_layers_or_eval_mode_there_is_no_rollout():
-    with pytest.raises(ValueError, match="got none"):
-        attention_rollout([])
-    with pytest.raises(ValueError, match=r"model\.eval"):
-        attention_map(model().train(), images())

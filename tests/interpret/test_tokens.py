@@ -10,7 +10,14 @@ from torch.testing import assert_close
 import vitedu
 from tests.tiny import random_images, random_model
 from vitedu.compat import import_timm
-from vitedu.interpret import components, outlier_tokens, similar_to
+from vitedu.interpret import (
+    attention_map,
+    components,
+    deletion_curve,
+    outlier_tokens,
+    similar_to,
+)
+from vitedu.interpret import test_time_registers as moved
 from vitedu.interpret.tokens import patch_tokens
 from vitedu.model import Axial, Hybrid, RoPE
 
@@ -53,7 +60,9 @@ def test_kinds_of_patches_have_a_colour_each_and_giants_are_grey():
     tokens[0, 3] = 40 * torch.randn(8)
     shown = components(Given(tokens, (3, 4)), torch.zeros(2))
     assert shown.shape == (2, 3, 4, 3)
-    assert shown.min() == 0 and shown.max() == 1
+    # each component by itself
+    assert torch.equal(shown[1].amin((0, 1)), torch.zeros(3))
+    assert torch.equal(shown[1].amax((0, 1)), torch.ones(3))
     assert_close(shown[0, 0, 3], torch.full((3,), 0.5))
     first = shown[1, ..., 0]  # the first component tells left from right
     left, right = first[:, :2], first[:, 2:]
@@ -116,6 +125,20 @@ def test_timms_models_have_tokens_too():
             found, patch_tokens(ours, images, block), rtol=0, atol=1e-5
         )
     assert components(model, images).shape == (2, 2, 2, 3)
+    # what needs more than tokens says which model has it
+    order = torch.arange(4).expand(2, -1)
+    for ask in (
+        lambda: attention_map(model, images),
+        lambda: deletion_curve(model, images, order),
+        lambda: moved(model, images),
+    ):
+        with pytest.raises(vitedu.UserError, match=r"vitedu\.load makes one"):
+            ask()
+    with (
+        pytest.raises(ValueError, match="as a ViT of"),
+        vitedu.record_attention(model),
+    ):
+        pass
 
 
 def test_a_hybrids_patches_are_those_of_its_stem():
@@ -125,9 +148,3 @@ def test_a_hybrids_patches_are_those_of_its_stem():
     )
     images = random_images(model.config)
     assert components(model, images).shape == (2, 2, 3, 3)
-
-
-def test_a_resnet_has_no_tokens():
-    model = vitedu.resnet("BiT-R50x1", num_classes=2)
-    with pytest.raises(vitedu.UserError, match="a ResNet doesn't have tokens"):
-        outlier_tokens(model, torch.zeros(1, 3, 32, 32))

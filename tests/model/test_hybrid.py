@@ -12,7 +12,6 @@ import tests.tiny
 from tests.tiny import random_images, random_tensors
 from vitedu.budget import macs, parameters
 from vitedu.compat import import_timm
-from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig, initialise, vit, vit_config
 from vitedu.model.config import HYBRIDS
 from vitedu.model.hybrid import Hybrid
@@ -195,44 +194,6 @@ def test_the_grid_is_what_the_backbone_makes_at_every_size(h, w, depth):
         tokens = embedding(torch.zeros(2, 3, h, w))
     assert config.grid == features.shape[-2:] == embedding.grid
     assert tokens.shape == (2, config.num_patches, 32)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"patch_size": 3},
-            "image size 40 makes 5 rows or columns of features, which is not a "
-            "multiple of the patch size 3; take a multiple of 24 pixels",
-        ),
-        (
-            {"patch_size": (1, 16)},
-            "image size 64 makes 8 rows or columns of features",
-        ),
-        (
-            {"stem": "Hybrid"},
-            r"stem must be a Patches or a Hybrid, got 'Hybrid'",
-        ),
-    ],
-    ids=str,
-)
-def test_what_does_not_fit_is_said_in_one_sentence(values, message):
-    with pytest.raises(UserError, match=message) as error:
-        replace(TINY, **values)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"layers": (3, 0)}, r"layers must be a list .*, got \(3, 0\)"),
-        ({"width": 0.75}, "width must be a multiple of 0.5, got 0.75"),
-    ],
-    ids=str,
-)
-def test_a_stem_that_cannot_be_is_said_in_one_sentence(values, message):
-    with pytest.raises(UserError, match=message):
-        Hybrid(**values)
 
 
 # --- the stem and the network

@@ -8,13 +8,11 @@ import torch
 
 from tests.tiny import random_tensors
 from vitedu.compat import import_torchvision
-from vitedu.errors import UserError
 from vitedu.model import SinCos2D, new_network
 from vitedu.model.mae import (
     MAE,
     MAEConfig,
     masked_error,
-    num_hidden,
     random_mask,
 )
 from vitedu.model.mpp import MPP, MPPConfig, colour_classes, spoil
@@ -39,6 +37,7 @@ def images(config, count=3):
     return torch.randn(shape, dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 @pytest.mark.parametrize("normalised", [True, False])
 def test_it_equals_transformers(normalised):
@@ -211,24 +210,3 @@ def test_the_papers_three_targets(target, shape):
 @pytest.mark.parametrize("config", [MAES, MPPS], ids=["mae", "mpp"])
 def test_its_configuration_comes_back_from_json(config):
     assert network_config(config.to_json()) == config
-
-
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"mask_ratio": 0.0}, "mask_ratio must be a number above 0"),
-        ({"mask_ratio": 1.0}, "below 1"),
-        ({"mask_ratio": 0.99}, "hides 6 of 6 patches; some have to be hidden"),
-        ({"patch_size": (8, 12)}, "hides 1 of 1 patches"),
-        ({"image_size": (9, 12)}, "9 is not a multiple of the patch size 4"),
-        ({"num_classes": 3}, "num_classes must be"),
-    ],
-)
-def test_bad_input_gets_a_sentence(fields, sentence):
-    with pytest.raises(UserError, match=sentence):
-        replace(MAES, **fields)
-
-
-def test_a_share_too_small_to_hide_anything():
-    with pytest.raises(UserError, match="hides 0 of 4"):
-        num_hidden(4, 0.0)

@@ -66,34 +66,3 @@ def test_patch_embedding_is_patches_times_a_matrix(patch_size):
 
 def embedded(*shape):
     return PatchEmbedding((8, 16), (4, 4), 3, 32)(torch.zeros(shape))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: patchify(torch.zeros(3, 8, 8), 4),
-            r"got \(3, 8, 8\); one image is images\[None\]",
-        ),
-        (
-            lambda: patchify(torch.zeros(1, 3, 250, 253), 16),
-            "250x253 does not divide into patches of 16x16 .10 rows and 13 col",
-        ),
-        (
-            lambda: PatchEmbedding((8, 15), (4, 4), 3, 32),
-            "image size 15 is not a multiple of the patch size 4 .3 pixels",
-        ),
-        (
-            lambda: embedded(3, 8, 16),
-            r"needs images \(b, 3, 8, 16\), got \(3, 8, 16\); one image is",
-        ),
-        (
-            lambda: embedded(2, 1, 8, 16),
-            "3 channels, 8x16 pixels, got 1 channels, 8x16",
-        ),
-        (lambda: embedded(2, 3, 16, 8), "8x16 pixels, got 3 channels, 16x8"),
-    ],
-)
-def test_what_does_not_fit_is_one_sentence(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -14,7 +14,6 @@ from torch import nn
 from torch.testing import assert_close
 
 from tests.tiny import random_images, random_model, tiny
-from vitedu.errors import UserError
 from vitedu.model import (
     Learned1D,
     RoPE,
@@ -260,12 +259,6 @@ def test_relative_logits_are_the_query_times_the_offset_s_key(position):
         key = table[0, i - j + 6, 8 * head : 8 * head + 8]
         bias[0, head, i, j] = q[0, head, i] @ key / math.sqrt(8)
     assert_close(maps[0], attention(q, k, v, bias)[1], **EXACT)
-
-
-@pytest.mark.parametrize("kind", [Learned1D, Learned2D, SinCos2D, Relative])
-def test_an_unknown_place_is_an_error(kind):
-    with pytest.raises(UserError, match="at='head' is not known; did you mean"):
-        kind(at="head")
 
 
 # -- rotations

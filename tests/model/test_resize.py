@@ -259,19 +259,3 @@ def test_relative_positions_do_not_fit_another_grid():
         resize_positions(state, old, new)
     same = resize_positions(state, old, old)
     assert all(same[name] is state[name] for name in state)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "7 positions, 1 of .* form no square grid; give old_gr"),
-        ({"num_prefix_tokens": 7}, "form no square grid"),
-        ({"old_grid": (3, 3)}, "7 positions, 1 .* form no 3x3 grid"),
-        ({"old_grid": (2, 3), "num_prefix_tokens": 0}, "7 positio"),
-        ({"mode": "tim"}, "no mode 'tim'; did you mean 'timm'"),
-    ],
-)
-def test_what_cannot_be_resized_is_one_sentence(arguments, message):
-    given = {"pos_embed": random_table((2, 3)), "grid": (4, 4)}
-    with pytest.raises(UserError, match=message):
-        resize_pos_embed(**{"num_prefix_tokens": 1} | given | arguments)

@@ -105,9 +105,6 @@ every_variant = pytest.mark.parametrize(
     "config", VARIANTS.values(), ids=VARIANTS
 )
 every_vit = pytest.mark.parametrize("config", VITS.values(), ids=VITS)
-every_position = pytest.mark.parametrize(
-    "position", POSITIONS.values(), ids=POSITIONS
-)
 # float64, some hundred terms per sum in another order: measured below 1e-13
 EXACT = {"rtol": 0, "atol": 1e-11}
 
@@ -143,6 +140,7 @@ def test_the_gradient_reaches_every_parameter(config):
         assert weight.grad.abs().max() > 0, name
 
 
+@pytest.mark.slow
 @every_variant
 def test_dropout_acts_in_training_only(config):
     if isinstance(config, ResNetConfig):
@@ -154,6 +152,7 @@ def test_dropout_acts_in_training_only(config):
     assert not torch.equal(model.train()(images), plain)
 
 
+@pytest.mark.slow
 @every_variant
 def test_images_of_another_shape_are_refused(config):
     model, images = random_model(config), random_images(config)
@@ -174,6 +173,7 @@ def test_a_new_model_says_nothing_about_the_classes_yet(config):
     assert not logits.any()  # the head's zeros: the loss is ln(classes)
 
 
+@pytest.mark.slow
 @every_variant
 def test_half_precision_is_near_the_exact_logits(config):
     model, images = random_model(config), random_images(config)
@@ -187,6 +187,7 @@ def test_half_precision_is_near_the_exact_logits(config):
 # --- another head, another size
 
 
+@pytest.mark.slow
 @every_variant
 def test_another_head_starts_at_zero_and_leaves_the_rest(config):
     model, images = random_model(config), random_images(config)
@@ -207,6 +208,7 @@ def test_another_head_starts_at_zero_and_leaves_the_rest(config):
     assert model.get_classifier().weight.grad.abs().max() > 0
 
 
+@pytest.mark.slow
 @every_variant
 def test_without_classes_the_model_returns_what_its_head_gets(config):
     model, images = random_model(config), random_images(config)
@@ -241,6 +243,7 @@ RESIZABLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["paper", "timm"])
 @pytest.mark.parametrize("config", RESIZABLE.values(), ids=RESIZABLE)
 def test_another_image_size_is_the_model_built_for_it(config, mode):
@@ -264,6 +267,7 @@ def test_another_image_size_is_the_model_built_for_it(config, mode):
     assert model.float()(images.float()).dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", RESIZABLE.values(), ids=RESIZABLE)
 def test_any_size_is_the_model_set_to_it(config):
     model = random_model(config)
@@ -358,6 +362,7 @@ def test_an_exported_model_is_the_same_function(name):
     assert_close(program.module()(images), model(images), **EXACT)
 
 
+@pytest.mark.slow
 @every_variant
 def test_recomputed_blocks_give_the_same_gradients(config):
     model, images = random_model(config), random_images(config)
@@ -371,11 +376,13 @@ def test_recomputed_blocks_give_the_same_gradients(config):
         calls.clear()
         model(images).square().sum().backward()
         gradients.append([weight.grad for weight in model.parameters()])
-        assert len(calls) == config.num_layers * (1 + checkpointing)
+        num_blocks = len(list(model.blocks_in_order()))
+        assert len(calls) == num_blocks * (1 + checkpointing)
     for other in gradients[1:]:
         assert all(map(torch.equal, other, gradients[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", [False, True])
 @every_variant
 def test_a_copy_is_a_model_of_its_own(config, checkpointing):
@@ -390,6 +397,7 @@ def test_a_copy_is_a_model_of_its_own(config, checkpointing):
         assert torch.equal(other(images), logits)
 
 
+@pytest.mark.slow
 @every_variant
 def test_a_model_without_numbers_has_shapes_and_takes_weights(config):
     model, images = random_model(config), random_images(config)
@@ -406,6 +414,7 @@ class HubViT(ViT, PyTorchModelHubMixin):
     """A ViT with save_pretrained and from_pretrained."""
 
 
+@pytest.mark.slow
 @every_vit
 def test_the_hub_mixin_brings_the_same_model_back(tmp_path, config):
     first = HubViT(config)
@@ -524,27 +533,3 @@ def test_rope_equals_timm(registers):
 
 
 # --- what is refused
-
-
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"position": Relative(), "block": Axial()}, "not AxialBlock"),
-        ({"position": RoPE(), "block": Axial()}, r"RoPE\(\) needs .* AxialB"),
-        (
-            {"position": RoPE(), "embed_dim": 30, "num_heads": 5},
-            "multiple of 4; embed_dim=30 and 5",
-        ),
-        (
-            {"position": Learned2D(), "embed_dim": 33, "num_heads": 3},
-            "embed_dim=33 is odd",
-        ),
-        (
-            {"position": SinCos2D(), "embed_dim": 4},
-            "multiple of 4 and at least 8, got 4",
-        ),
-    ],
-)
-def test_variants_that_do_not_fit_each_other_are_refused(fields, sentence):
-    with pytest.raises(UserError, match=sentence):
-        ViT(tiny(**fields))

@@ -29,6 +29,7 @@ def test_equal_weights_give_the_packages_bytes(published, tmp_path, capsys):
     assert "152 tensors, 5,717,416 numbers, 11,449,040 bytes" in message
 
 
+@pytest.mark.slow
 def test_equal_weights_compare_equal_and_prove_nothing(published, capsys):
     assert embed_model.main(["compare", str(published)]) == 0
     message = capsys.readouterr().out

@@ -103,6 +103,7 @@ def test_only_visible_code_counts():
     assert found["median"] == 4
 
 
+@pytest.mark.slow
 def test_json_holds_every_chapter(capsys):
     measure_chapters.main(["--json"])
     rows = json.loads(capsys.readouterr().out)

@@ -54,6 +54,7 @@ def test_a_run_uses_and_records_its_threads(here, three_threads, asked, taken):
     assert recorded() == taken
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_keeps_its_threads(here, three_threads):
     used(replace(CONFIG, threads=2), should_stop=stopper(1))
     assert used(CONFIG, should_stop=stopper(1)) == {2}
@@ -107,19 +108,3 @@ def test_a_device_that_is_absent_is_one_sentence_naming_what_is_there(name):
     ) as error:
         find_device(name)
     assert str(error.value).endswith("it has " + ", ".join(HERE))
-
-
-def test_a_gpu_beyond_the_last_is_one_sentence():
-    said = "doesn't have the device 'cuda:99'; it has"
-    with pytest.raises(UserError, match=said):
-        find_device("cuda:99")
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", "gpu", "CPU!", "cuda:", "cuda:x", "cuda:-1", "none", "meta", "xla"],
-)
-def test_a_name_of_no_device_is_one_sentence(name):
-    with pytest.raises(UserError, match="device") as error:
-        find_device(name)
-    assert "\n" not in str(error.value)

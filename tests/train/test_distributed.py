@@ -18,7 +18,6 @@ import torch
 
 from tests.train.runs import SHORT, stopper, write_set
 from vitedu.cli import main
-from vitedu.errors import UserError
 from vitedu.train import fit
 from vitedu.train.checkpoint import read_saved
 from vitedu.train.processes import SINGLE, from_environment
@@ -300,15 +299,3 @@ def test_without_others_a_process_is_alone(environment, values):
 
 
 # --- without other processes
-
-
-@pytest.mark.parametrize("device", ["mps", "cuda:1"])
-def test_processes_cannot_share_a_device(device):
-    with pytest.raises(UserError, match="set device=cuda, and each"):
-        Distributed(1, 2, 1).device(torch.device(device))
-
-
-def test_a_process_too_many_hears_how_many_devices_there_are():
-    count = torch.cuda.device_count()
-    with pytest.raises(UserError, match=f"--nproc-per-node {count}$"):
-        Distributed(9, 10, local_rank=9).device(torch.device("cuda"))

@@ -556,6 +556,7 @@ def test_what_is_not_finite_is_never_saved(here, fields, said, out):
     assert not (here / "run" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lr", [1e10, 1e38])
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_no_rate_however_high_makes_a_bad_checkpoint(here, optimizer, lr):

@@ -83,6 +83,7 @@ def test_every_golden_cosine_and_line_is_compared():
     assert cases().keys() == set(GOLDEN_NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 @settings(deadline=None, derandomize=True)
 @given(run=runs)

@@ -705,7 +705,7 @@ def test_the_bias_of_the_head_begins_with_what_is_asked():
 @pytest.mark.parametrize(
     "size",
     [
-        {"depth": 4000, "mlp_dim": 10**5},
+        {"depth": 400, "mlp_dim": 10**6},
         {"embed_dim": 4_000_000},
         {"mlp_dim": 10**12},
         {"num_classes": 10**12},

@@ -387,6 +387,7 @@ def test_twenty_steps_give_the_recorded_losses(one_thread):
     assert losses == pytest.approx(RECORDED, rel=0, abs=1e-9), losses
 
 
+@pytest.mark.slow
 def test_a_short_batch_is_not_compiled_for():
     state = build(batch_size=8)
     state.config = replace(state.config, compile=True)

@@ -1,6 +1,5 @@
 """What every dialect has to do, the same tests for each."""
 
-import re
 from functools import partial
 
 import pytest
@@ -9,7 +8,7 @@ from torch.testing import assert_close
 
 from vitedu.compat import import_timm, import_torchvision
 from vitedu.errors import UserError
-from vitedu.model import Learned1D, Learned2D, NoPosition, ResNetConfig
+from vitedu.model import Learned1D, Learned2D, NoPosition
 from vitedu.model.axial import Axial
 from vitedu.model.hybrid import Hybrid
 from vitedu.model.patches import Patches
@@ -49,6 +48,7 @@ def test_every_dialect_has_examples():
 # --- both ways
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("to", "name"), CASES)
 def test_there_and_back_is_the_same_configuration_and_bits(to, name):
     before = example(to, name)
@@ -183,6 +183,7 @@ def test_the_other_library_gives_our_logits(tmp_path, to, name):
 # --- what is missing, left over or of another form
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", [x for x in DIALECTS if x != "vitedu"])
 def test_no_array_can_be_missing(to):
     before = example(to)
@@ -303,25 +304,3 @@ def test_what_its_network_cannot_be_is_refused(to, what, changes):
         DIALECTS[to].from_vitedu(Checkpoint(config, {}))
     said = str(error.value)
     assert what in said or what.replace("Hybrid((1", "Hybrid(layers=(1") in said
-
-
-@pytest.mark.parametrize("to", ["hf", "torchvision"])
-def test_a_resnet_has_no_place(to):
-    with pytest.raises(UserError, match="no place for a ResNet"):
-        DIALECTS[to].from_vitedu(Checkpoint(ResNetConfig(), {}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"family": "bit-v1"}, "bit-v1"),
-        ({"pool_padding": "-inf"}, "pool_padding='-inf'"),
-        ({"layers": (2, 2, 2, 2)}, "layers"),
-    ],
-)
-def test_what_timms_bit_cannot_be_is_refused(changes, what):
-    config = ResNetConfig(**changes)
-    with pytest.raises(
-        UserError, match=f"timm's BiT has no place for .*{re.escape(what)}"
-    ):
-        DIALECTS["timm"].from_vitedu(Checkpoint(config, {}))

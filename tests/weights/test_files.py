@@ -215,14 +215,6 @@ def ours(folder, content):
 STATE = example("timm").state_dict
 
 
-def test_a_needed_array_that_is_ignored_is_missed(tmp_path):
-    path = write("vitedu", tmp_path)
-    with pytest.raises(UserError, match=r"lacks 'norm\.bias'"):
-        load(path, ignore="norm.bias")
-    with pytest.raises(UserError, match="any arrays that ignore= leaves"):
-        load(path, ignore="*")
-
-
 @pytest.mark.parametrize(
     ("unknown", "needed", "pattern"),
     [
@@ -293,14 +285,6 @@ def test_a_trainings_state_is_left_out_and_noted(tmp_path, beside):
     found = read_arrays(ours(tmp_path, {"state_dict": STATE, **beside}))
     assert found.arrays.keys() == STATE.keys()
     assert f"left out of w.pth: {', '.join(beside)}" in found.notes
-
-
-@pytest.mark.parametrize(
-    ("name", "to"), [("decoder_extra", "timm"), ("decoder.extra.weight", "hf")]
-)
-def test_only_known_names_are_taken_for_a_decoder(tmp_path, name, to):
-    with pytest.raises(UserError, match=name):
-        load(write(to, tmp_path, **{name: torch.ones(2)}))
 
 
 def test_what_a_dialect_leaves_out_has_a_reason(tmp_path):

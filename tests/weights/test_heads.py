@@ -41,6 +41,7 @@ def test_a_guess_is_said_in_a_warning_and_in_the_report(tmp_path, to):
     assert said_on_heads(path, num_heads=4) == (4, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["timm", "hf", "torchvision"])
 def test_of_two_usual_numbers_the_caller_says_which(tmp_path, to):
     path = file_of(tmp_path, to=to, width=384)
@@ -49,6 +50,7 @@ def test_of_two_usual_numbers_the_caller_says_which(tmp_path, to):
     assert said_on_heads(path, num_heads=12) == (12, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "to", "width", "num_heads"),
     [

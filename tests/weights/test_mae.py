@@ -31,6 +31,7 @@ def path(tmp_path, state):
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 def test_it_draws_transformers_pixels(path, state):
     pytest.importorskip("transformers")

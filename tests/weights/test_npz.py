@@ -182,6 +182,7 @@ def test_a_file_of_big_vision_comes_back_under_released_names(
 # --- without the golden set
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prefix", ["", "params/", "params/img/", "opt/target/"]
 )

@@ -236,6 +236,7 @@ def test_what_is_no_number_in_half_precision_is_one_sentence(tmp_path):
     assert "(as torch.float16)" in sentence(path, dtype=torch.float16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTAINERS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_dumps_come_in_float32(tmp_path, name, dtype):

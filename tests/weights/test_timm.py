@@ -212,6 +212,7 @@ def test_config_json_says_the_heads(timm, tmp_path):
     assert_same_function(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["test_vit.r160_in1k", "test_vit", "test_vit.r160_in1k.fp16"]
 )

@@ -20,7 +20,7 @@ from vitedu import budget, results
 from vitedu.bench.peers import PEERS, Contestant, contestants, is_installed
 from vitedu.budget.memory import pixels
 from vitedu.errors import UserError, check_free
-from vitedu.fields import Count, Range, check_fields
+from vitedu.fields import Checked, Count, Range
 from vitedu.model import ViTConfig
 from vitedu.model.network import NetworkConfig
 from vitedu.train import TrainConfig, TrainState, train_step
@@ -38,7 +38,7 @@ WARM_UP = 3  # steps of each contestant that are not timed; the first compiles
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Checked):
     """What is the same for all contestants.
 
     `batch_size` images a step, `rounds` turns of each contestant, `threads` of
@@ -52,9 +52,6 @@ class Settings:
     rounds: Annotated[int, Range(5, 1_000_000)] = 9
     threads: Threads | None = None
     kinds: tuple[Kind, ...] = KINDS
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def bench(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.compat import import_timm, import_torchvision
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, unknown
 from vitedu.model import new_network
 from vitedu.model.network import NetworkConfig
 from vitedu.pictures import PreprocessSpec
@@ -35,8 +35,6 @@ class Contestant(NamedTuple):
 
 
 class Logits(nn.Module):
-    """A model of transformers that returns its logits alone."""
-
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
@@ -133,9 +131,7 @@ def contestants(
     """
     for name in against:
         if name not in PEERS:
-            raise UserError(
-                f"there is no peer {name!r}; {did_you_mean(name, PEERS)}"
-            )
+            raise unknown("peer", name, PEERS)
     if not config.num_classes:
         raise UserError("num_classes is 0; a training step needs a head")
     for name in ("dropout", "drop_path"):

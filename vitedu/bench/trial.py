@@ -74,7 +74,6 @@ class StepMemory(NamedTuple):
 
 
 def images_at_once(config: TrainConfig, num_processes: int = 1) -> int:
-    """Of a step, in one process."""
     share = -(-config.batch_size // num_processes)
     return min(config.micro_batch_size or share, share)
 
@@ -143,7 +142,6 @@ def fitted(
 
 
 def added_words(config: TrainConfig, before: TrainConfig) -> str:
-    """What `fitted` changed, as it is typed."""
     words = []
     if config.micro_batch_size != before.micro_batch_size:
         words.append(f"micro_batch_size={config.micro_batch_size}")
@@ -153,7 +151,6 @@ def added_words(config: TrainConfig, before: TrainConfig) -> str:
 
 
 def gpu_hours(config: TrainConfig, num_images: int, gpu: str) -> float:
-    """Hours on one `gpu` of GPUS, at its assumed share of the peak."""
     peak = budget.datasheet(gpu, GPUS[gpu].precision)
     assert peak is not None  # GPUS are in the data sheets
     operations = num_images * budget.training_flops(config.model)
@@ -297,10 +294,6 @@ def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
 
 
 def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
-    """The error for a step that didn't fit, with what would.
-
-    If the prediction says that it fits, half as many images at a time.
-    """
     world_size = from_environment().world_size
     at_once = images_at_once(config, world_size)
     free, _ = torch.cuda.mem_get_info(device)
@@ -319,8 +312,6 @@ def out_of_memory(config: TrainConfig, device: torch.device) -> UserError:
 
 
 class Trial:
-    """`fit`'s callbacks: time some steps, stop."""
-
     def __init__(
         self, device: torch.device, on_start: Callable[[Start], object]
     ) -> None:

@@ -93,7 +93,6 @@ def macs(config: NetworkConfig) -> int:
 
 
 def block_macs(config: ViTConfig, t: int) -> int:
-    """Multiply-adds of all blocks over t tokens."""
     d, m = config.embed_dim, config.mlp_dim
     # q, k, v, their output; the MLP
     products = 3 if config.block.swiglu else 2

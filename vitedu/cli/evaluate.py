@@ -131,7 +131,6 @@ def run_config(weights: str) -> TrainConfig | None:
 def with_data(
     run: TrainConfig | None, data: str | None, weights: str
 ) -> TrainConfig:
-    """`run`, or UserError if nobody says where its data are."""
     why = "doesn't say what it was trained on"
     if run is not None:
         given = {"train", "test"} & run.given_names.keys()
@@ -228,7 +227,6 @@ def is_split_by_run(run: TrainConfig | None, folder: Path) -> bool:
 def top_accuracy(
     answers: Answers, kind: str, weights: str, what: str, top_5: bool
 ) -> Found:
-    """Top-1, loss and, if asked for, top-5 (null below 6 classes)."""
     batches = zip(*(each.split(BATCH) for each in answers), strict=True)
     found = accuracy(nn.Identity(), batches, loss=LOSSES[kind])
     if not math.isfinite(found.loss):

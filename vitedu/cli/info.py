@@ -63,7 +63,6 @@ def names() -> list[str]:
 
 
 def tier_for(options: argparse.Namespace, name: str | None = None) -> str:
-    """`name`, else $VITEDU_TIER, else gpu or cpu by what the machine has."""
     return name or os.environ.get("VITEDU_TIER") or tier_of(options.device)
 
 
@@ -239,7 +238,7 @@ def on_device(config: TrainConfig) -> TrainConfig:
 
 
 def info_recipe(name: str, options: argparse.Namespace) -> Answer:
-    """As a run would have it here, save for what its data decide."""
+    """The settings of a run on this machine, before its data are known."""
     config, about = recipe(name, tier_for(options)), getdoc(RECIPES[name])
     config = on_device(replace(config, device=options.device))
     if name == "finetune":
@@ -301,7 +300,6 @@ def described(found: dict[str, Any] | None) -> str:
 
 
 def commands(recipe: str) -> Rows:
-    """How to start it on one GPU, on 8, and on 8 machines with 8 each."""
     run = f"vitedu train {recipe} data=FOLDER"
     rows = rows_in(f"""
         1  {run}

@@ -23,7 +23,7 @@ from vitedu.cli.predict import PREDICT
 from vitedu.cli.prepare import PREPARE
 from vitedu.cli.report import REPORT
 from vitedu.cli.train import CTRL_C, TRAIN
-from vitedu.errors import UserError, did_you_mean, printable
+from vitedu.errors import UserError, did_you_mean, printable, unknown
 from vitedu.train.processes import from_environment
 
 COMMANDS = {
@@ -139,8 +139,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser_of(name: str) -> Parser:
     if name not in COMMANDS:
-        end = did_you_mean(name, COMMANDS)
-        raise UserError(f"there is no command {name!r}; {end}")
+        raise unknown("command", name, COMMANDS)
     command = COMMANDS[name]
     words = command.words
     if command.reads_weights:
@@ -180,7 +179,6 @@ def add_options(
 
 
 def parse(name: str, arguments: list[str]) -> argparse.Namespace:
-    """Options by name; other words, and all after `--`, as `words`."""
     parser = parser_of(name)
     before, after = split_at_dashes(arguments)
     options, words = parser.parse_known_args(before)

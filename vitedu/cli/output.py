@@ -77,7 +77,6 @@ def section(title: str, rows: Rows, indent: int = INDENT) -> str:
 
 
 def filled(text: str, start: str = "") -> str:
-    """`start` and `text`, broken to fit the terminal and aligned below."""
     return textwrap.fill(
         text,
         width=max(shutil.get_terminal_size().columns - 2, len(start) + 20),
@@ -93,7 +92,6 @@ def wrapped(name: str, line: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print to stderr, on rank 0 only."""
     if from_environment().is_first:
         talk(text)
 
@@ -104,7 +102,6 @@ def say_notes(notes: Iterable[str]) -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error to stderr; with several processes, name the rank."""
     process = from_environment()
     who = f"process {process.rank}: " if process.world_size > 1 else ""
     talk(f"vitedu: {who}{text}")

@@ -92,7 +92,6 @@ def settings() -> list[tuple[str, Rows]]:
 
 
 def check_settings(given: Iterable[str]) -> None:
-    """UserError if a setting is unknown; it says where it is, and what."""
     rows = [row for _, rows in settings() for row in rows]
     known = {name.partition("=")[0]: meaning for name, meaning in rows}
     for name in given:
@@ -107,7 +106,6 @@ def check_settings(given: Iterable[str]) -> None:
 
 
 def rows_of(prefix: str, owner: type) -> Rows:
-    """Help rows for the fields that can be set: name=default, meaning."""
     known = meanings(owner)
     defaults = owner() if prefix else None
     rows = []

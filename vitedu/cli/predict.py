@@ -98,7 +98,7 @@ def printed(
 def completed(
     model: Any, weights: str, found: list[Found], path: Path
 ) -> Answer:
-    """A picture with a row for each: covered, completed, and as it is."""
+    """Draw a row for each picture: covered, completed, and the original."""
     if not isinstance(model, MAE):
         raise UserError(
             "--complete needs a masked autoencoder with its decoder, such as "

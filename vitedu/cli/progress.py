@@ -65,7 +65,6 @@ class Lines:
 
 
 def new_bar(total: int, done: int) -> Any:
-    """A bar on a terminal; elsewhere a line every `EVERY` seconds."""
     if sys.stderr.isatty():
         return open_bar(total, done)
     return tqdm(

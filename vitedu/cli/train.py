@@ -54,7 +54,6 @@ def train(options: argparse.Namespace) -> Answer:
 
 
 def plan_of(options: argparse.Namespace) -> tuple[TrainConfig, Path]:
-    """The whole configuration, and the run folder."""
     names, fields = split_words(options.words)
     if "recipe" in fields:
         raise UserError("recipe= is not a setting; name the recipe after train")
@@ -235,7 +234,13 @@ def forecast(values: dict[str, Any]) -> str:
     data, took = values["data"], values.get("time")
     rows = [("classes", f"{data['num_classes']:,}")]
     if "smallest" in data:  # else only reading the images would tell
-        rows[0] = ("classes", f"{data['num_classes']:,}; {class_sizes(data)}")
+        few, many = data["smallest"], data["largest"]
+        sizes = (
+            f"{counted(few['count'], 'image')} to train on in the smallest "
+            f"({few['class']}), {many['count']:,} in the largest "
+            f"({many['class']})"
+        )
+        rows[0] = ("classes", f"{data['num_classes']:,}; {sizes}")
     if pictures := pictures_line(data):
         rows.append(("pictures", pictures))
     memory = memory_line(values["memory"])
@@ -263,14 +268,6 @@ def forecast(values: dict[str, Any]) -> str:
         line = "not timed: a single image would take about a minute here"
         rows.append(("training", line))
     return table(rows)
-
-
-def class_sizes(data: dict[str, Any]) -> str:
-    few, many = data["smallest"], data["largest"]
-    return (
-        f"{counted(few['count'], 'image')} to train on in the smallest "
-        f"({few['class']}), {many['count']:,} in the largest ({many['class']})"
-    )
 
 
 def pictures_line(data: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from vitedu.data.labels import names_from_labels
 from vitedu.data.locate import check_name, locate, unfit
 from vitedu.data.readers import shapes
 from vitedu.data.readers.array_files import (
+    KEYS,
     cifar_arrays,
     idx_arrays,
     npz_arrays,
@@ -69,30 +71,21 @@ def load_dataset(
                 path.name, npz_arrays(path), str(path), f"data={file}"
             )
             return replace(found, requested=Path(name).name)
-    arrays: dict[str, Any] = {}
-    if match := SHAPES_NAME.fullmatch(name):
+    if is_drawn(name):
         if data is not None:
             raise unfit(data, f"{name} is drawn, not read, so leave it out")
-        counts = {"train": 1000 * int(match[1] or 10), "test": NUM_TEST}
-        for seed, (part, count) in enumerate(counts.items()):
-            images, labels = shapes.make_arrays(
-                min(count, max_images or count),
-                image_size or 64,
-                num_classes or 10,
-                seed,
-            )
-            arrays[f"x_{part}"] = torch.from_numpy(images)
-            arrays[f"y_{part}"] = labels
-        classes = shapes.class_names(num_classes or 10)
-        return _dataset(name, arrays, name, "made", classes)
-    if match := glyphs.NAME.fullmatch(name):
-        if data is not None:
-            raise unfit(data, f"{name} is drawn, not read, so leave it out")
-        for part, drawn in zip(
-            ("train", "test"), glyphs.named(name, NUM_TEST), strict=True
-        ):
-            arrays[f"x_{part}"], arrays[f"y_{part}"] = drawn
-        classes = glyphs.CLASSES[match[1]]
+        classes = array_classes(name, None, num_classes or 10)
+        if match := SHAPES_NAME.fullmatch(name):
+            counts = 1000 * int(match[1] or 10), NUM_TEST
+            size = image_size or 64, num_classes or 10
+            drawn = [
+                shapes.make_arrays(min(count, max_images or count), *size, seed)
+                for seed, count in enumerate(counts)
+            ]
+        else:
+            drawn = glyphs.named(name, NUM_TEST)
+        parts = [map(torch.as_tensor, part) for part in drawn]
+        arrays = dict(zip(KEYS, chain(*parts), strict=True))
         return _dataset(name, arrays, name, "made", classes)
     check_name(name, *ARRAYS)
     try:
@@ -111,10 +104,12 @@ def load_dataset(
     return _dataset(name, arrays, str(path), origin, named.class_names)
 
 
+def is_drawn(name: str) -> bool:
+    return bool(SHAPES_NAME.fullmatch(name) or glyphs.NAME.fullmatch(name))
+
+
 def is_array_set(name: str) -> bool:
-    is_drawn = SHAPES_NAME.fullmatch(name) or glyphs.NAME.fullmatch(name)
-    is_named = name in sets_of(*ARRAYS)
-    return is_drawn is not None or is_named or name.endswith(".npz")
+    return is_drawn(name) or name in sets_of(*ARRAYS) or name.endswith(".npz")
 
 
 def array_classes(
@@ -138,11 +133,7 @@ def _dataset(
     origin: str,
     class_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """A data set of x_train, y_train, x_test and y_test, as `open_pair` takes.
-
-    Class names default to `arrays["class_names"]`, else to numbers. UserError:
-    the arrays don't fit.
-    """
+    """A data set of x_train, y_train, x_test, y_test, as `open_pair` takes."""
     class_names = class_names or tuple(map(str, arrays.get("class_names", ())))
     digest = hashlib.sha256()
     parts = []

@@ -81,7 +81,6 @@ def _idx(
     mirrors: tuple[str, ...],
     inner: str,
 ) -> NamedSet:
-    """Four files, alone in their folder or where torchvision puts them."""
     names = (f"{name}.gz" for name in IDX_NAMES)
     files = tuple(map(File, names, sha256s))
     layouts = ((".", IDX_NAMES), (inner, IDX_NAMES))
@@ -294,7 +293,6 @@ class MissingDataError(UserError):
 
 
 def folders_of(name: str) -> tuple[Path, ...]:
-    """Where to look for a set; the cache comes last."""
     if kind_of(name) == "package":
         return (Path(__file__).parent,)
     if kind_of(name) == "photos":
@@ -305,7 +303,6 @@ def folders_of(name: str) -> tuple[Path, ...]:
 
 
 def cache_folder() -> Path:
-    """$VITEDU_CACHE, else the platform's cache."""
     if given := os.environ.get("VITEDU_CACHE"):
         return user_path(given)
     if sys.platform == "win32":

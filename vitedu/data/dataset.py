@@ -309,7 +309,6 @@ class Dataset:
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """What has changed between two records of a Dataset, if anything."""
     if before == now:
         return None
     name, old, new = now["name"], before.get("num_images"), now["num_images"]
@@ -329,7 +328,6 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
 
 
 def left_out(skipped: tuple[str, ...], num_left: int) -> tuple[str, ...]:
-    """At most one sentence, about the pictures that cannot be read."""
     if not skipped:
         return ()
     verb = "is" if len(skipped) == 1 else "are"

@@ -70,8 +70,6 @@ class Twins(NamedTuple):
 
 
 class Puzzles(NamedTuple):
-    """Grey pictures with one question."""
-
     images: Tensor  # (n, 1, h, w) uint8
     labels: Tensor  # (n,) int64
 
@@ -103,10 +101,7 @@ def twins(count: int, *, seed: int = 0) -> Twins:
 def same_or_different(
     count: int, *, on_grid: bool = True, seed: int = 0, alphabet: int = 0
 ) -> Puzzles:
-    """Two of 16 glyphs on 16 x 16 pixels: 1 if both are the same.
-
-    Alphabet 1 has 16 others.
-    """
+    """Two of 16 glyphs on 16 x 16 pixels: 1 if both are the same."""
     words = Words(count, 280, seed)
     labels = words.below(2, 1)[:, 0]
     first = words.below(KINDS, 1)[:, 0]
@@ -185,11 +180,6 @@ def named(name: str, num_test: int) -> tuple[Puzzles, Puzzles]:
 
 
 class Words:
-    """Random numbers for `count` pictures, `each` words a picture.
-
-    UserError: no pictures, or more than memory holds.
-    """
-
     def __init__(self, count: int, each: int, seed: int) -> None:
         count = converted("count", count, Count)
         check_free(
@@ -211,7 +201,6 @@ class Words:
         return np.argsort(self.take(size), axis=1, kind="stable")
 
     def ground(self, side: int) -> Array:
-        """Grey pictures with noise: (count, side, side) int64."""
         noise = self.below(2 * NOISE + 1, side * side) - NOISE
         return (128 + noise).reshape(self.count, side, side)
 
@@ -247,10 +236,7 @@ def drawn() -> Array:
 
 
 def kinds(alphabet: int = 0) -> Array:
-    """The 16 glyphs of the grey puzzles: (16, 4, 4), 0 or 1.
-
-    UserError: there is no such alphabet.
-    """
+    """The 16 glyphs of the grey puzzles: (16, 4, 4), 0 or 1."""
     if alphabet not in range(len(ALPHABETS)):
         raise UserError(f"alphabet is {alphabet!r}; there are 0 and 1")
     seed = ALPHABETS[alphabet]
@@ -267,7 +253,6 @@ def of_two(
     on_grid: bool,
     alphabet: int,
 ) -> Puzzles:
-    """Pictures of 16 x 16 pixels with these glyphs, (n,) each."""
     images, glyphs = words.ground(16), kinds(alphabet)
     corners = words.corners(16, on_grid)
     for number, corner in zip((first, second), corners, strict=True):
@@ -276,10 +261,7 @@ def of_two(
 
 
 def stamp(images: Array, glyphs: Array, corners: Array) -> None:
-    """Add glyphs (n, 4, 4) at corners (n, 2) to pictures (n, h, w), in place.
-
-    UserError: a glyph isn't 4 x 4, or reaches over the edge.
-    """
+    """Add glyphs (n, 4, 4) at corners (n, 2) to (n, h, w), in place."""
     size = np.array(images.shape[1:])
     if glyphs.shape[1:] != (SIDE, SIDE):
         found = " x ".join(map(str, glyphs.shape[1:]))

@@ -48,10 +48,7 @@ def classes_of(num_classes: int) -> ImageNetClasses | None:
 def assumed_names(
     num_classes: int,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Class names for a head of this size, and a note that they are assumed.
-
-    Nearly every checkpoint with 1,000 or 21,843 classes is of ImageNet.
-    """
+    """Class names for a head of this size, and a note that they are assumed."""
     classes = classes_of(num_classes)
     if classes is None:
         return (), ()

@@ -46,7 +46,6 @@ def whole_labels(labels: Any, where: str) -> Tensor:
 
 
 def whole_label(label: Any, where: str) -> int:
-    """One label as a plain number. UserError: no whole number from 0 up."""
     try:
         if isinstance(label, bool):
             raise TypeError
@@ -87,7 +86,6 @@ def check_known(
     classes: Sequence[str],
     known_to: str = "train/",
 ) -> None:
-    """UserError: a part has a class that `known_to` doesn't have."""
     for name in names:
         if name not in classes:
             raise UserError(

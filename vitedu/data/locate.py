@@ -20,20 +20,9 @@ from typing import NamedTuple
 
 from torch.hub import download_url_to_file
 
-from vitedu.data.catalogue import (
-    ARRAYS,
-    CATALOGUE,
-    File,
-    Kind,
-    MissingDataError,
-    NamedSet,
-    folders_of,
-    is_offline,
-    kind_of,
-    sets_of,
-)
+from vitedu.data import catalogue
 from vitedu.data.readers.folder import contents, has_pictures, is_picture
-from vitedu.errors import UserError, did_you_mean, reason
+from vitedu.errors import UserError, did_you_mean, explained, reason
 from vitedu.files import user_path
 
 SILENT_SECONDS = 30  # without a byte
@@ -67,17 +56,18 @@ def locate(
     unknown name, a `data` without the set, a read-only cache; MissingDataError:
     neither found nor downloaded.
     """
-    check_name(name, *ARRAYS, "zip")
-    named = CATALOGUE[name]
+    check_name(name, *catalogue.ARRAYS, "zip")
+    named = catalogue.CATALOGUE[name]
     if data is not None:
         return locate_given(name, data)
     if found := present(name):
         return found
-    if is_offline():
+    if catalogue.is_offline():
         raise not_here(name, _by_hand(name))
-    *_, folder = folders_of(name)
+    *_, folder = catalogue.folders_of(name)
     mirrors = mirrors or named.mirrors
-    try:
+    end = "make room there, or set VITEDU_CACHE to a folder that can be written"
+    with explained(f"cannot write {folder}", end=f"; {end}"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if named.kind == "zip":
             _download_folder(name, folder, mirrors)
@@ -86,11 +76,6 @@ def locate(
                 if not os.path.isfile(folder / file.name):
                     folder.mkdir(exist_ok=True)
                     _download(name, file, folder, mirrors)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {reason(error)}; make room there, or set "
-            "VITEDU_CACHE to a folder that can be written"
-        ) from error
     path = _found(named, folder)
     if path is None:
         raise UserError(
@@ -101,8 +86,7 @@ def locate(
 
 
 def locate_given(name: str, data: str | Path) -> Location:
-    """A set at `data`: a folder in one of its layouts, or its single file."""
-    named, path = CATALOGUE[name], user_path(data)
+    named, path = catalogue.CATALOGUE[name], user_path(data)
     if named.kind == "package":
         raise unfit(path, f"{name} comes with the package, so leave it out")
     is_file = os.path.isfile(path) and any(not x for _, x in named.layouts)
@@ -115,28 +99,29 @@ def locate_given(name: str, data: str | Path) -> Location:
 
 def where() -> dict[str, Location | None]:
     """Where each named set of arrays is, without downloading; None: nowhere."""
-    return {name: present(name) for name in sets_of(*ARRAYS)}
+    return {
+        name: present(name) for name in catalogue.sets_of(*catalogue.ARRAYS)
+    }
 
 
 def present(name: str) -> Location | None:
-    """Where a set is now, if no `data` is given."""
-    *own, cache = folders_of(name)
-    is_carried = kind_of(name) in ("package", "photos")
+    *own, cache = catalogue.folders_of(name)
+    is_carried = catalogue.kind_of(name) in ("package", "photos")
     origin = "package" if is_carried else "cache"
     for folder, place in [(x, "$VITEDU_DATA") for x in own] + [(cache, origin)]:
-        if (path := _found(CATALOGUE[name], folder)) is not None:
+        if (path := _found(catalogue.CATALOGUE[name], folder)) is not None:
             return Location(path, place)
     return None
 
 
 def holds(name: str, path: Path) -> bool:
-    return name in sets_of(*ARRAYS) and (
-        _found(CATALOGUE[name], path) is not None
+    return name in catalogue.sets_of(*catalogue.ARRAYS) and (
+        _found(catalogue.CATALOGUE[name], path) is not None
     )
 
 
-def check_name(name: str, *kinds: Kind) -> None:
-    kind = kind_of(name)
+def check_name(name: str, *kinds: catalogue.Kind) -> None:
+    kind = catalogue.kind_of(name)
     if kind == "boxes":
         raise UserError(
             f"{name} is a set of pictures with boxes; read it with "
@@ -149,7 +134,7 @@ def check_name(name: str, *kinds: Kind) -> None:
         )
     if kind is None:
         drawn = ("shapes", "shapes-100k", "glyphs-same", "glyphs-which")
-        known = (*sets_of(*ARRAYS, "photos", "zip"), *drawn)
+        known = (*catalogue.sets_of(*catalogue.ARRAYS, "photos", "zip"), *drawn)
         raise UserError(
             f"there is no data set {name!r} here; data=FOLDER names pictures "
             "of your own, in a folder for each class; "
@@ -157,18 +142,18 @@ def check_name(name: str, *kinds: Kind) -> None:
         )
 
 
-def not_here(name: str, by_hand: str) -> MissingDataError:
-    *own, cache = folders_of(name)
+def not_here(name: str, by_hand: str) -> catalogue.MissingDataError:
+    *own, cache = catalogue.folders_of(name)
     meaning = own[0] if own else "VITEDU_DATA is not set"
-    return MissingDataError(
-        f"{CATALOGUE[name].title} is not in $VITEDU_DATA/{name} ({meaning}) or "
-        f"the cache ({cache}), and VITEDU_OFFLINE=1 forbids the download; "
-        f"unset it, or {by_hand}"
+    title = catalogue.CATALOGUE[name].title
+    return catalogue.MissingDataError(
+        f"{title} is not in $VITEDU_DATA/{name} ({meaning}) or the cache "
+        f"({cache}), and VITEDU_OFFLINE=1 forbids the download; unset it, or "
+        f"{by_hand}"
     )
 
 
 def unfit(data: str | Path, remedy: str) -> UserError:
-    """`data` isn't what a set needs: what it has, and what to do."""
     path = user_path(data)
     found = "is a file" if os.path.exists(path) else "does not exist"
     if os.path.isdir(path):
@@ -179,8 +164,7 @@ def unfit(data: str | Path, remedy: str) -> UserError:
     )
 
 
-def _found(named: NamedSet, folder: Path) -> Path | None:
-    """The folder or file of a set, in a folder that may have it."""
+def _found(named: catalogue.NamedSet, folder: Path) -> Path | None:
     if named.kind in ("torchvision", "photos"):
         return folder if os.path.isdir(folder) else None
     if named.kind == "zip":
@@ -201,7 +185,7 @@ def _found(named: NamedSet, folder: Path) -> Path | None:
     return None
 
 
-def _files(named: NamedSet) -> str:
+def _files(named: catalogue.NamedSet) -> str:
     listed = [file.name for file in named.files]
     return ", ".join(
         listed or [file for _, x in named.layouts[:1] for file in x]
@@ -209,8 +193,7 @@ def _files(named: NamedSet) -> str:
 
 
 def _by_hand(name: str) -> str:
-    """What to do where the download is forbidden or fails."""
-    named, (*_, folder) = CATALOGUE[name], folders_of(name)
+    named, (*_, folder) = catalogue.CATALOGUE[name], catalogue.folders_of(name)
     files = _files(named)
     if named.splits:
         return (
@@ -228,7 +211,7 @@ def _by_hand(name: str) -> str:
 
 
 def _download(
-    name: str, file: File, folder: Path, mirrors: tuple[str, ...]
+    name: str, file: catalogue.File, folder: Path, mirrors: tuple[str, ...]
 ) -> None:
     """Put `file` into `folder`, from the first mirror that has it.
 
@@ -249,15 +232,14 @@ def _download(
                 reasons.append(f"{url}: {reason(error).strip('<>')}")
     finally:
         socket.setdefaulttimeout(before)
-    raise MissingDataError(
-        f"{CATALOGUE[name].title} could not be downloaded "
+    raise catalogue.MissingDataError(
+        f"{catalogue.CATALOGUE[name].title} could not be downloaded "
         f"({'; '.join(reasons)}); {_by_hand(name)}"
     )
 
 
 def _download_folder(name: str, folder: Path, mirrors: tuple[str, ...]) -> None:
-    """Download a zip, unpack and sort it, if no other process has."""
-    named = CATALOGUE[name]
+    named = catalogue.CATALOGUE[name]
     zipped = named.files[0].name
     with TemporaryDirectory(
         prefix=f"{name}.", suffix=".part", dir=folder.parent

@@ -175,7 +175,6 @@ def open_split(
     class_names: Sequence[str] | None = None,
     num_classes: int | None = None,
 ) -> Split:
-    """What `as_source` takes, as a Split. UserError: empty, or not in KINDS."""
     if isinstance(data, str | PathLike):
         data = find_images(data)
     elif isinstance(data, Dataset):
@@ -388,10 +387,7 @@ def known_classes(
 
 
 def can_train_on(place: Path, count: int) -> bool:
-    """Whether `place` is a folder with so many pictures to train on, as listed.
-
-    Shards count if `vitedu prepare` made them.
-    """
+    """Whether `place` is a folder with so many listed pictures to train on."""
     if os.path.isdir(place) and (index := finished_index(place)):
         num_listed = index.parts["train"].num_samples
     elif reader_of(place) is folders:
@@ -410,24 +406,20 @@ def can_train_on(place: Path, count: int) -> bool:
 
 
 def holds_pictures(place: Path) -> bool:
-    """Whether there is train/, a class folder with a picture, or shards."""
     reader = reader_of(place)
     return reader is not folders or folders.holds_pictures(place)
 
 
 def parts_of(folder: str | PathLike[str]) -> dict[str, Path]:
-    """Those of train, val and test that exist; {}: it is one part."""
     place = _local(folder)
     return reader_of(place).parts(place)
 
 
 def reader_of(place: Path) -> PlaceReader:
-    """The reader that accepts `place`, else that of folders."""
     return accepting(place) or folders
 
 
 def accepting(place: Path) -> PlaceReader | None:
-    """The first of READERS for this path, or for the prefix of this name."""
     is_name = not os.path.lexists(place)
     for reader in READERS:
         prefix = reader.PREFIX

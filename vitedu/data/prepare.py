@@ -184,7 +184,6 @@ class Plan(NamedTuple):
 
 
 def plan_of(folder: Path, settings: Settings) -> Plan:
-    """The jobs for class folders, in train/, val/ and test/ or alone."""
     if reader_of(folder) is not folders:
         raise UserError(
             f"{folder} isn't a folder of class folders, which is what prepare "
@@ -262,8 +261,6 @@ class Note(NamedTuple):
 
 
 class Work:
-    """The jobs on their threads, and the notes of those already done."""
-
     def __init__(self, plan: Plan, settings: Settings, out: Path) -> None:
         self.plan = plan
         self.settings = settings
@@ -349,7 +346,6 @@ class Work:
         return {name: future.result() for name, future in futures.items()}
 
     def _note_of(self, job: Job) -> Note | None:
-        """The note of a finished job, unless its shard has been lost."""
         try:
             values = files.read_json(self._note_file(job))
         except UserError:
@@ -407,7 +403,6 @@ class Work:
                 self.num_done += 1
 
     def _jpeg(self, path: Path) -> bytes:
-        """A picture as it will be stored. UnreadablePicture: it is broken."""
         from PIL import Image
 
         short_side = self.settings.short_side
@@ -432,7 +427,6 @@ class Work:
 
 
 def resized_to(width: int, height: int, short_side: int) -> tuple[int, int]:
-    """(width, height) with this short side; small pictures keep their size."""
     short = min(width, height)
     new = min(short, short_side)
     return round(width * new / short), round(height * new / short)
@@ -462,7 +456,6 @@ def write_shard(
 def write_files(
     out: Path, pictures: Iterator[tuple[Original, bytes]]
 ) -> tuple[int, str]:
-    """Their size in all, and the SHA-256 of their bytes, one by one."""
     digest, num_bytes = hashlib.sha256(), 0
     for original, content in pictures:
         path = out / original.target

@@ -13,7 +13,6 @@ from vitedu.files import read_json, replace_file
 
 NAME = "index.json"
 WRITER = "vitedu prepare"
-VERSION = 1
 
 Format = Literal["shards", "folder"]
 
@@ -65,7 +64,6 @@ class Index(NamedTuple):
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """A sentence for each picture that could not be read."""
         shards = self.shards.values()
         return tuple(each for shard in shards for each in shard.unreadable)
 
@@ -73,7 +71,7 @@ class Index(NamedTuple):
 def write_index(folder: Path, index: Index) -> None:
     values = {
         "written_by": WRITER,
-        "version": VERSION,
+        "version": 1,
         "complete": index.is_complete,
         "settings": index.settings._asdict(),
         "source": index.source,
@@ -103,7 +101,6 @@ def finished_index(folder: Path) -> Index | None:
 
 
 def read_index(folder: Path) -> Any:
-    """The Index in a folder; None: there is none. UserError: it is damaged."""
     path = folder / NAME
     try:
         values = read_json(path)
@@ -113,10 +110,6 @@ def read_index(folder: Path) -> Any:
         return None
     if values.get("written_by") != WRITER:
         return None
-    if values.get("version") != VERSION:
-        raise UserError(
-            f"{path} wasn't written by this version of `vitedu prepare`"
-        )
     try:
         return Index(
             values["complete"],

@@ -55,7 +55,6 @@ def checking_for(seconds: float) -> Iterator[None]:
 
 
 def files_key(files: Iterable[Path], *more: object) -> str:
-    """Hash of names, sizes and dates of files, and of pillow: 16 hex digits."""
     digest = hashlib.sha256(f"{[PIL.__version__, *more]}\n".encode())
     for file in files:
         with suppress(OSError):
@@ -128,10 +127,7 @@ def decoding_threads(num_threads: int) -> Iterator[ThreadPoolExecutor]:
 def _undecodable(
     split: Split, rows: Sequence[int]
 ) -> tuple[dict[int, str], str]:
-    """Why some of these rows can't be decoded; a hash of the other files.
-
-    A terminal shows a bar.
-    """
+    """Why some of these rows can't be decoded; a hash of the other files."""
     from PIL import Image
 
     one_large, deadline = threading.Lock(), DEADLINE.get()

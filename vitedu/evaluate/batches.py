@@ -145,7 +145,6 @@ def all_rows(
     batches: Iterable[tuple[Tensor, Tensor]],
     what: str,
 ) -> tuple[Tensor, Tensor]:
-    """`compute(images)` and the labels of all images, on the CPU."""
     rows, all_labels = [], []
     with torch.no_grad(), explain_killed_workers():
         for images, labels in batches:
@@ -176,7 +175,6 @@ def match_folders(
 
 
 def are_imagenet(names: Sequence[str]) -> bool:
-    """Whether these are ImageNet's 1,000 in order, in any spelling."""
     if len(names) != NUM_1K:
         return False
     num_alike = sum(

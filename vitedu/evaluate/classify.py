@@ -66,7 +66,6 @@ def probabilities(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def check_finite(logits: Tensor) -> None:
-    """UserError: the largest of an image's logits (n, classes) isn't finite."""
     if not logits.amax(dim=-1).isfinite().all():
         raise UserError(
             "the model answers NaN or infinity (its arithmetic overflows, or "

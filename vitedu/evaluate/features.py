@@ -60,10 +60,7 @@ def features_and_names(
     batch_size: int = 64,
     num_workers: int = 0,
 ) -> tuple[Features, tuple[str, ...]]:
-    """`features`, and the classes of a folder, which are matched with `like`.
-
-    UserError also if the folder has a class that isn't in `like`.
-    """
+    """`features`, and a folder's classes, which are matched with `like`."""
     if isinstance(data, Features):
         return data, ()
     names: tuple[str, ...] = ()
@@ -105,12 +102,10 @@ def features_of_both(
 
 
 def percent_right(answers: Tensor, labels: Tensor) -> float:
-    """How many answers (n,) are the labels (n,), in percent."""
     return 100 * (answers == labels).double().mean().item()
 
 
 def check_features(what: str, features: Tensor, labels: Tensor) -> None:
-    """ValueError unless a classifier can use them."""
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
             f"the {what} need features (n, d) and labels (n,), got "

@@ -30,7 +30,7 @@ from vitedu.data.readers.folder import (
     pictures_in,
     readable,
 )
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained
 from vitedu.evaluate.accuracy import Answers, all_logits, top_k_correct
 from vitedu.evaluate.batches import (
     Model,
@@ -150,7 +150,6 @@ def names_of(pictures: Split) -> list[str]:
 def real_counts(
     logits: Tensor, names: Sequence[str], real: RealLabels
 ) -> RealEvaluation:
-    """From logits (n, 1000) of the pictures called `names`."""
     right = right_classes([real[row] for row in real_rows(names)])
     num_images = int(right.any(dim=1).sum())
     if not num_images:
@@ -183,10 +182,8 @@ def real_rows(names: Sequence[str]) -> list[int]:
 def read_real(path: str | PathLike[str]) -> RealLabels:
     path = user_path(path)
     check_regular(path)
-    try:
+    with explained(f"cannot read {path}", OSError, ValueError):
         values: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
     if not isinstance(values, list) or len(values) != NUM_REAL:
         raise UserError(
             f"{path} isn't ImageNet-ReaL's real.json, a list of {NUM_REAL:,} "
@@ -247,7 +244,6 @@ def objectnet_accuracy(
 
 
 def find_objectnet(folder: Path) -> Path | None:
-    """The published folder, given itself or its images/; None: another."""
     root = folder.absolute().parent if folder.name == "images" else folder
     has_mapping = (root / "mappings" / TO_IMAGENET).is_file()
     return root if has_mapping and (root / "images").is_dir() else None
@@ -264,25 +260,16 @@ def read_objectnet(root: Path) -> ObjectNet:
 
 
 def imagenet_classes_of(mappings: Path) -> dict[str, list[int]]:
-    """The model's ImageNet class indices for each folder."""
     folders, to_imagenet, to_pytorch = (
         read_json(mappings / name)
         for name in (FOLDERS, TO_IMAGENET, TO_PYTORCH)
     )
-    try:
-        lines = (mappings / LABELS).read_text("utf-8").splitlines()
-        # from ImageNet's label to its line, and from there to the model's index
-        index_of_line = {int(line): int(i) for i, line in to_pytorch.items()}
-        index_of = {
-            name.strip(): index_of_line[i] for i, name in enumerate(lines)
-        }
-        return {
-            folder: [index_of[x.strip()] for x in to_imagenet[label].split(";")]
-            for folder, label in folders.items()
-            if label in to_imagenet
-        }
-    except (OSError, LookupError, ValueError) as error:
-        raise UserError(
-            f"the files in {mappings} are damaged or don't belong together "
-            f"({reason(error)}); fetch ObjectNet again"
-        ) from error
+    lines = (mappings / LABELS).read_text("utf-8").splitlines()
+    # from ImageNet's label to its line, and from there to the model's index
+    index_of_line = {int(line): int(i) for i, line in to_pytorch.items()}
+    index_of = {name.strip(): index_of_line[i] for i, name in enumerate(lines)}
+    return {
+        folder: [index_of[x.strip()] for x in to_imagenet[label].split(";")]
+        for folder, label in folders.items()
+        if label in to_imagenet
+    }

@@ -131,7 +131,6 @@ class GivenLoss:
 
 
 def loss_name_of(loss: Loss) -> str:
-    """Its name in LOSSES, else its own."""
     loss = getattr(loss, "func", loss)  # of functools.partial
     for name, known in LOSSES.items():
         if loss is known:

@@ -87,7 +87,6 @@ def predict(
 def find_pictures(
     pictures: Iterable[Picture], *, are_required: bool = True
 ) -> list[Found]:
-    """Each picture, with those in folders; `are_required`: to be readable."""
     found = []
     for number, each in enumerate(pictures):
         if not isinstance(each, str | PathLike):
@@ -129,7 +128,6 @@ def pictures_below(folder: str) -> list[Found]:
 def predict_all(
     model: nn.Module, found: list[Found], *, top: int = 5, invert: bool = False
 ) -> Iterator[Prediction]:
-    """Yields each as soon as its batch is done."""
     like, spec = next(model.parameters()), spec_of(model)
     for batch, pixels in decoded(found, spec, invert):
         readable = [each for each in pixels if isinstance(each, Tensor)]

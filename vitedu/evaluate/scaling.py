@@ -56,35 +56,28 @@ class Pretrained(NamedTuple):
         return images * training_flops(self.config) / 1e18
 
 
-TABLE_6 = (
-    Pretrained("ViT-B/32", 7, 80.73, 86.27, 98.61, 90.49, 93.40, 99.27, 55),
-    Pretrained("ViT-B/16", 7, 84.15, 88.85, 99.00, 91.87, 95.80, 99.56, 224),
-    Pretrained("ViT-L/32", 7, 84.37, 88.28, 99.19, 92.52, 95.83, 99.45, 196),
-    Pretrained("ViT-L/16", 7, 86.30, 89.43, 99.38, 93.46, 96.81, 99.66, 783),
-    Pretrained("ViT-L/16", 14, 87.12, 89.99, 99.38, 94.04, 97.11, 99.56, 1567),
-    Pretrained("ViT-H/14", 14, 88.08, 90.36, 99.50, 94.71, 97.11, 99.71, 4262),
-    Pretrained("R50x1", 7, 77.54, 84.56, 97.67, 86.07, 91.11, 94.26, 50),
-    Pretrained("R50x2", 7, 82.12, 87.94, 98.29, 89.20, 93.43, 97.02, 199),
-    Pretrained("R101x1", 7, 80.67, 87.07, 98.48, 89.17, 94.08, 95.95, 96),
-    Pretrained("R152x1", 7, 81.88, 87.96, 98.82, 90.22, 94.17, 96.94, 141),
-    Pretrained("R152x2", 7, 84.97, 89.69, 99.06, 92.05, 95.37, 98.62, 563),
-    Pretrained("R152x2", 14, 85.56, 89.89, 99.24, 91.92, 95.75, 98.75, 1126),
-    Pretrained("R200x3", 14, 87.22, 90.15, 99.34, 93.53, 96.32, 99.04, 3306),
-    Pretrained(
-        "R50+ViT-B/32", 7, 84.90, 89.15, 99.01, 92.24, 95.75, 99.46, 106
-    ),
-    Pretrained(
-        "R50+ViT-B/16", 7, 85.58, 89.65, 99.14, 92.63, 96.65, 99.40, 274
-    ),
-    Pretrained(
-        "R50+ViT-L/32", 7, 85.68, 89.04, 99.24, 92.93, 96.97, 99.43, 246
-    ),
-    Pretrained(
-        "R50+ViT-L/16", 7, 86.60, 89.72, 99.18, 93.64, 97.03, 99.40, 859
-    ),
-    Pretrained(
-        "R50+ViT-L/16", 14, 87.12, 89.76, 99.31, 93.89, 97.36, 99.11, 1668
-    ),
+TABLE_6 = tuple(
+    Pretrained(*row)
+    for row in (
+        ("ViT-B/32", 7, 80.73, 86.27, 98.61, 90.49, 93.40, 99.27, 55),
+        ("ViT-B/16", 7, 84.15, 88.85, 99.00, 91.87, 95.80, 99.56, 224),
+        ("ViT-L/32", 7, 84.37, 88.28, 99.19, 92.52, 95.83, 99.45, 196),
+        ("ViT-L/16", 7, 86.30, 89.43, 99.38, 93.46, 96.81, 99.66, 783),
+        ("ViT-L/16", 14, 87.12, 89.99, 99.38, 94.04, 97.11, 99.56, 1567),
+        ("ViT-H/14", 14, 88.08, 90.36, 99.50, 94.71, 97.11, 99.71, 4262),
+        ("R50x1", 7, 77.54, 84.56, 97.67, 86.07, 91.11, 94.26, 50),
+        ("R50x2", 7, 82.12, 87.94, 98.29, 89.20, 93.43, 97.02, 199),
+        ("R101x1", 7, 80.67, 87.07, 98.48, 89.17, 94.08, 95.95, 96),
+        ("R152x1", 7, 81.88, 87.96, 98.82, 90.22, 94.17, 96.94, 141),
+        ("R152x2", 7, 84.97, 89.69, 99.06, 92.05, 95.37, 98.62, 563),
+        ("R152x2", 14, 85.56, 89.89, 99.24, 91.92, 95.75, 98.75, 1126),
+        ("R200x3", 14, 87.22, 90.15, 99.34, 93.53, 96.32, 99.04, 3306),
+        ("R50+ViT-B/32", 7, 84.90, 89.15, 99.01, 92.24, 95.75, 99.46, 106),
+        ("R50+ViT-B/16", 7, 85.58, 89.65, 99.14, 92.63, 96.65, 99.40, 274),
+        ("R50+ViT-L/32", 7, 85.68, 89.04, 99.24, 92.93, 96.97, 99.43, 246),
+        ("R50+ViT-L/16", 7, 86.60, 89.72, 99.18, 93.64, 97.03, 99.40, 859),
+        ("R50+ViT-L/16", 14, 87.12, 89.76, 99.31, 93.89, 97.36, 99.11, 1668),
+    )
 )
 
 
@@ -133,7 +126,6 @@ def bootstrap(
 def checked(
     compute: Tensor, errors: Tensor, fewest: int
 ) -> tuple[Tensor, Tensor]:
-    """Both in float64. UserError: no power law can be fitted to them."""
     compute, errors = compute.double(), errors.double()
     for name, values in {"a cost": compute, "an error": errors}.items():
         wrong = values[~(values.isfinite() & (values > 0))]
@@ -165,12 +157,6 @@ def advantage(
 ) -> Tensor:
     """How many times `compute` they need for the error that we reach by it."""
     return theirs.compute(ours.error(compute)) / compute
-
-
-def meeting(one: PowerLaw, other: PowerLaw) -> Tensor:
-    """The cost at which both laws give the same error."""
-    steeper = one.exponent - other.exponent
-    return (other.factor / one.factor) ** (1 / steeper)
 
 
 def interval(values: Tensor, share: float = 0.9) -> tuple[float, float]:

@@ -120,7 +120,6 @@ def open_task(
 
 
 def _parts(task: VtabTask, root: Path) -> tuple[Split, Split | None]:
-    """Training and test part; None if the set has no test part."""
     if task.name == "caltech101":
         # torchvision's own class leaves the background out
         folder = root / "caltech101" / "101_ObjectCategories"

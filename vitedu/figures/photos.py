@@ -74,10 +74,7 @@ def frame_patch(
     side: float,
     lines: Sequence[tuple[str, float]] = (("black", 4), ("white", 2)),
 ) -> None:
-    """Frame the patch at (row, column), `side` pixels wide.
-
-    `lines` are (colour, width), bottom first; the default shows on anything.
-    """
+    """Frame the patch at (row, column), `side` pixels wide."""
     row, column = place
     corner = (column * side - 0.5, row * side - 0.5)
     for color, width in lines:

@@ -186,10 +186,7 @@ def squares(
     columns: int | None = None,
     gap: float = 3,
 ) -> None:
-    """Small squares from `corner` (lower left), rightwards, then upwards.
-
-    `columns` is the number per row; all in one row by default.
-    """
+    """Small squares from `corner` (lower left), rightwards, then upwards."""
     columns = columns or len(colors)
     for number, color in enumerate(colors):
         row, column = divmod(number, columns)

@@ -3,7 +3,9 @@
 from base64 import b64encode
 from io import BytesIO
 
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from PIL import Image
 
 DPI = 120
@@ -16,7 +18,8 @@ def show(figure: Figure, alt: str) -> None:
 
     The alt text goes into the output's metadata, where the book finds it, and
     is what a notebook without pictures shows. The background is white unless
-    the figure's own is transparent (`figure.patch.set_alpha(0)`).
+    the figure's own is transparent (`figure.patch.set_alpha(0)`). A figure
+    without pictures is marked as a chart, whose colours may change in the dark.
     ValueError: the alt text is empty, or the name of a file.
     """
     from IPython.display import display
@@ -27,10 +30,12 @@ def show(figure: Figure, alt: str) -> None:
             f"a figure needs words that say what is seen, got {alt!r}"
         )
     picture = b64encode(_png(figure)).decode()
+    shown = [part for axes in figure.axes for part in axes.get_children()]
+    is_chart = not any(isinstance(x, AxesImage | QuadMesh) for x in shown)
     display(
         {"image/png": picture, "text/plain": alt},
         raw=True,
-        metadata={"image/png": {"alt": alt}},
+        metadata={"image/png": {"alt": alt, "chart": is_chart}},
     )
 
 

@@ -46,8 +46,7 @@ def patch_distances(
 ) -> Tensor:
     """Distances (n, n) between the patches of a grid, in pixels."""
     size = torch.as_tensor(patch_size).expand(2)
-    places = torch.cartesian_prod(*map(torch.arange, grid)) * size
-    places = places.to(torch.get_default_dtype())
+    places = (torch.cartesian_prod(*map(torch.arange, grid)) * size).double()
     return torch.cdist(places, places, compute_mode=EXACT)
 
 

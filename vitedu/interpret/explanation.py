@@ -16,6 +16,7 @@ from vitedu.evaluate.classify import Guess, check_has_classes, classify
 from vitedu.interpret.distance import attention_distance
 from vitedu.interpret.removal import SHARES, deletion_curve
 from vitedu.interpret.rollout import (
+    as_vit,
     attention_rollout,
     class_token_maps,
     share_in_answer,
@@ -70,12 +71,7 @@ def explain(
     UserError: the model is no ViT, its blocks don't attend over all patches,
     or the picture cannot be read.
     """
-    model = loaded(model)
-    if not isinstance(model, ViT):
-        raise UserError(
-            f"a {type(model).__name__} doesn't have attention maps or tokens "
-            "to look at; give a ViT"
-        )
+    model = as_vit(loaded(model))
     images = preprocess(model, image)
     if len(images) > 1:
         raise UserError(f"explain takes one picture, got {len(images)}")

@@ -66,7 +66,6 @@ def position_similarity(model: nn.Module) -> Tensor:
 
 
 def grid_of(model: Any) -> tuple[int, int]:
-    """Rows and columns of a ViT's patches, vitedu's or timm's."""
     embed = model.patch_embed
     rows, columns = getattr(embed, "grid", None) or embed.grid_size
     return rows, columns

@@ -41,6 +41,16 @@ def attention_rollout(
     return reached
 
 
+def as_vit(model: object) -> ViT:
+    """The model itself. UserError: it isn't a ViT of this package."""
+    if not isinstance(model, ViT):
+        raise UserError(
+            f"a {type(model).__name__} doesn't have attention maps or tokens "
+            "to look at; give a ViT (vitedu.load makes one from timm's weights)"
+        )
+    return model
+
+
 @torch.no_grad()
 def attention_map(
     model: nn.Module,
@@ -61,10 +71,7 @@ def attention_map(
     "none".
     Source: the paper, Figure 6; the residual path as in Abnar and Zuidema.
     """
-    if not isinstance(model, ViT):
-        raise UserError(
-            f"a {type(model).__name__} doesn't have attention maps; give a ViT"
-        )
+    model = as_vit(model)
     if model.training:
         raise ValueError(
             "attention_map needs the model in eval mode; call model.eval()"

@@ -140,12 +140,11 @@ def record_attention(
 
     ValueError: no sub-module of the model is called `attn`.
     """
-    modules = model.named_modules()
-    layers = [m for name, m in modules if name.split(".")[-1] == "attn"]
-    if not layers:
+    found = [m for x, m in model.named_modules() if x.split(".")[-1] == "attn"]
+    if not (layers := [m for m in found if hasattr(m, "maps")]):
         raise ValueError(
             f"{type(model).__name__} doesn't have an attention layer named "
-            "'attn'"
+            "'attn' that keeps its weights, as a ViT of vitedu.load does"
         )
     maps: list[Tensor] = Detached() if detach else []
     previous = [layer.maps for layer in layers]

@@ -3,13 +3,14 @@
 `vit("ViT-B/16", block=Axial())`; paper, appendix D.6.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from einops import rearrange, repeat
 from torch import Tensor, fx, nn
 
+from vitedu.fields import Variant
 from vitedu.model.attention import MultiHeadAttention
 from vitedu.model.encoder import EncoderBlock
 
@@ -117,7 +118,7 @@ class AxialBlock(nn.Module):
 
 
 @dataclass(frozen=True)
-class Axial:
+class Axial(Variant):
     """Attention along one axis of the grid at a time, in place of Standard().
 
     The paper doesn't say what becomes of the class token, or whether row
@@ -126,8 +127,6 @@ class Axial:
     code (scenic's X-ViT) reads across rows first, without a class token.
     Source: paper, appendix D.6.
     """
-
-    name: str = field(default="Axial", init=False, repr=False)
 
     def build(self, config: "ViTConfig", drop_path: float) -> AxialBlock:
         """One block of the encoder; `drop_path` is that of each branch."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vitedu.errors import UserError
+from vitedu.errors import UserError, explained
 from vitedu.files import read_header, write_header
 from vitedu.model.resize import ResizeMode
 from vitedu.pictures import PreprocessSpec
@@ -246,15 +246,12 @@ class Classifier(nn.Module):
         model = mixin._load_as_safetensor(
             model, model_file, map_location, strict
         )
-        try:
+        kinds = ValueError, KeyError, TypeError, AttributeError
+        with explained(f"{model_file} holds unreadable metadata", *kinds):
             content = json.loads(read_header(model_file).get("vitedu", "null"))
             if content is None:
                 return model
             usage = Usage.from_json(content)
             names = checked_names(usage.class_names, model.num_classes)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{model_file} holds unreadable metadata: {error}"
-            ) from None
         model.usage = usage._replace(class_names=names)
         return model

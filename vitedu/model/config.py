@@ -16,19 +16,18 @@ from typing import (
     get_args,
 )
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, unknown
 from vitedu.fields import (
     LATER,
+    Checked,
     Count,
     Depth,
     Positive,
     Range,
     Rate,
     Size,
-    check_fields,
     check_names,
     from_json,
-    to_json,
 )
 from vitedu.model.axial import Axial
 from vitedu.model.encoder import Standard
@@ -114,7 +113,7 @@ class ViTFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(Checked):
     """Everything needed to build the network before its weights are loaded.
 
     The defaults are ViT-B/16 at 224 pixels with 1,000 classes. The names of
@@ -187,7 +186,7 @@ class ViTConfig:
             raise UserError(
                 f"pool={self.pool!r} is not known; did you mean {ours!r}?"
             )
-        check_fields(self)
+        super().__post_init__()
         if self.embed_dim % self.num_heads:
             raise UserError(
                 f"embed_dim={self.embed_dim} does not divide into "
@@ -220,23 +219,9 @@ class ViTConfig:
         return self.num_patches + self.num_prefix_tokens
 
     @property
-    def num_layers(self) -> int:
-        """How many blocks there are."""
-        return self.depth
-
-    @property
     def has_resnet(self) -> bool:
         """Whether it is a ResNet, or a ViT with one in front."""
         return isinstance(self.stem, Hybrid)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists; the inverse of `from_json`."""
-        return to_json(self)
-
-    @classmethod
-    def from_json(cls, values: Any) -> "ViTConfig":
-        """What `to_json` wrote. UserError: a field is unknown or wrong."""
-        return from_json(cls, values)
 
 
 def seam_from_json(seam: str, value: Any) -> Any:
@@ -247,8 +232,7 @@ def seam_from_json(seam: str, value: Any) -> Any:
     name = str(fields.pop("name", None))
     by_name = {kind.__name__: kind for kind in SEAMS[seam]}
     if name not in by_name:
-        end = did_you_mean(name, by_name)
-        raise UserError(f"there is no {seam} {name!r}; {end}")
+        raise unknown(seam, name, by_name)
     return from_json(by_name[name], fields)
 
 
@@ -262,10 +246,7 @@ def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
     """
     table = named_fields(name)
     if table is None:
-        known = (*NAMES, *HYBRIDS)
-        raise UserError(
-            f"there is no model {name!r}; " + did_you_mean(name, known)
-        )
+        raise unknown("model", name, (*NAMES, *HYBRIDS))
     check_names("ViTConfig", overrides, [x.name for x in fields(ViTConfig)])
     return ViTConfig(**(table | overrides))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from vitedu.fields import LATER, Positive, check_fields, shown
+from vitedu.fields import LATER, Positive, Variant, shown
 from vitedu.model.attention import MultiHeadAttention
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class EncoderBlock(nn.Module):
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Variant):
     """The paper's block: attention, then MLP.
 
     Later models change parts of it; the defaults are the paper's.
@@ -173,15 +173,11 @@ class Standard:
     UserError: layer_scale isn't positive.
     """
 
-    name: str = field(default="Standard", init=False, repr=False)
     layer_scale: Positive | None = field(default=None, metadata=LATER)
     qkv_bias: bool = field(default=True, metadata=LATER)
     qk_norm: bool = field(default=False, metadata=LATER)
     swiglu: bool = field(default=False, metadata=LATER)
     __repr__ = shown
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def build(self, config: "ViTConfig", drop_path: float) -> EncoderBlock:
         """One block of the encoder, with its own share of stochastic depth."""

@@ -4,14 +4,14 @@
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import Depth, Positive, check_fields
+from vitedu.fields import Depth, Positive, Variant
 from vitedu.model.bottleneck import (
     Bottleneck,
     build_root,
@@ -54,7 +54,7 @@ class HybridEmbedding(nn.Module):
 
 
 @dataclass(frozen=True)
-class Hybrid:
+class Hybrid(Variant):
     """The paper's other stem: a ResNet (bit-v1) in front of the patches.
 
     `layers` are the units of each stage; none leaves the root alone. Root and
@@ -67,12 +67,11 @@ class Hybrid:
     Source: paper, section 3.1; vit_jax's models_resnet.py and configs.
     """
 
-    name: str = field(default="Hybrid", init=False, repr=False)
     layers: tuple[Depth, ...] = (3, 4, 9)
     width: Positive = 1.0
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_width(self.width)
 
     @property

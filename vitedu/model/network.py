@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import unknown
 from vitedu.model.config import (
     HYBRIDS,
     NAMES,
@@ -45,5 +45,4 @@ def network_config_of(name: str, **fields: Any) -> NetworkConfig:
         return resnet_config(name, **fields)
     if named_fields(name):
         return vit_config(name, **fields)
-    end = did_you_mean(name, [*NAMES, *HYBRIDS, *RESNETS])
-    raise UserError(f"there is no model {name!r}; {end}")
+    raise unknown("model", name, [*NAMES, *HYBRIDS, *RESNETS])

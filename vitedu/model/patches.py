@@ -11,7 +11,7 @@ from einops import rearrange
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import LATER, check_fields, shown
+from vitedu.fields import LATER, Variant, shown
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -123,20 +123,16 @@ class PatchEmbedding(nn.Module):
 
 
 @dataclass(frozen=True)
-class Patches:
+class Patches(Variant):
     """The paper's stem: patches that don't overlap, each mapped linearly.
 
     CLIP's is Patches(bias=False, norm=True): the map has no bias, and all
     tokens, positions added, go through a LayerNorm before the first block.
     """
 
-    name: str = field(default="Patches", init=False, repr=False)
     bias: bool = field(default=True, metadata=LATER)
     norm: bool = field(default=False, metadata=LATER)
     __repr__ = shown
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def grid(self, config: "ViTConfig") -> tuple[int, int]:
         """Rows and columns. UserError: the image doesn't divide evenly."""

@@ -23,7 +23,7 @@ from einops import repeat
 from torch import Tensor, fx, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import LATER, check_fields, shown
+from vitedu.fields import LATER, Variant, shown
 
 if TYPE_CHECKING:
     from vitedu.model.config import ViTConfig
@@ -37,24 +37,19 @@ Place = Literal["stem", "layers", "shared"]
 
 
 @dataclass(frozen=True)
-class Position:
+class Position(Variant):
     """What every kind of position can do; a new kind overrides what it needs.
 
     It may add to the tokens (`AddedTable`), give the attention layers a bias
     from q (`Relative`), or rotate their q and k (`RoPE`).
     """
 
-    name: str = field(default="Position", init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def build(self, config: "ViTConfig") -> nn.Parameter | nn.Module | None:
         """What becomes the model's `pos_embed`; None: the model has none."""
         return None
 
     def add(self, tokens: Tensor, pos_embed: Any) -> Tensor:
-        """(b, t, d) -> (b, t, d), before the first block."""
+        """(b, t, d) -> (b, t, d), before the first block; on meta too."""
         return tokens
 
     def attach(self, model: "ViT") -> None:
@@ -67,8 +62,6 @@ class NoPosition(Position):
 
     Source: paper, Table 8, first row.
     """
-
-    name: str = field(default="NoPosition", init=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,6 @@ class Learned1D(AddedTable):
     Source: paper, section 3.1 and appendix D.4.
     """
 
-    name: str = field(default="Learned1D", init=False, repr=False)
     prefix: bool = field(default=True, metadata=LATER)
     __repr__ = shown
 
@@ -146,8 +138,6 @@ class Learned2D(AddedTable):
     Source: paper, appendix D.4.
     """
 
-    name: str = field(default="Learned2D", init=False, repr=False)
-
     def table(self, config: "ViTConfig") -> "GridTables":
         if config.embed_dim % 2:
             raise UserError(
@@ -169,8 +159,6 @@ class SinCos2D(AddedTable):
     UserError, when the model is built: what `sincos_table` says.
     Source: big_vision's "sincos2d"; not in the paper.
     """
-
-    name: str = field(default="SinCos2D", init=False, repr=False)
 
     def table(self, config: "ViTConfig") -> "FixedTable":
         compute = partial(

@@ -48,7 +48,6 @@ class Relative(Position):
     Source: paper, appendix D.4.
     """
 
-    name: str = field(default="Relative", init=False, repr=False)
     at: Literal["layers", "shared"] = "layers"
 
     def table(self, config: "ViTConfig") -> nn.Parameter:
@@ -115,7 +114,6 @@ class RoPE(Position):
     (RoPE-Axial); equal to timm's vit_small_patch16_rope_224. Not in the paper.
     """
 
-    name: str = field(default="RoPE", init=False, repr=False)
     theta: Annotated[float, Range(1)] = 100.0
     rows_first: bool = field(default=False, metadata=LATER)
     across: Count | None = field(default=None, metadata=LATER)

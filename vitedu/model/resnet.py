@@ -36,28 +36,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, unknown
 from vitedu.fields import (
+    Checked,
     Count,
     Depth,
     Positive,
     Range,
     Size,
-    check_fields,
     check_names,
-    from_json,
-    to_json,
     with_meanings,
 )
-from vitedu.model.bottleneck import (
-    Bottleneck,
-    PreActBottleneck,
-    build_bit_root,
-    build_root,
-    build_stages,
-    check_width,
-    out_channels,
-)
+from vitedu.model import bottleneck
 from vitedu.model.classifier import Classifier, checked_names
 from vitedu.model.initialise import lecun_normal
 from vitedu.model.resize import ResizeMode
@@ -103,7 +93,7 @@ class ResNetFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class ResNetConfig:
+class ResNetConfig(Checked):
     """Everything needed to build a ResNet before its weights are loaded.
 
     The defaults are BiT's R50x1. The names set family, layers and width.
@@ -136,8 +126,8 @@ class ResNetConfig:
         def __init__(self, **fields: Unpack[ResNetFields]) -> None: ...
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_width(self.width)
+        super().__post_init__()
+        bottleneck.check_width(self.width)
         if not self.layers:
             raise UserError("layers is empty: a ResNet has at least one stage")
         known = POOL_PADDING[self.family]
@@ -153,7 +143,7 @@ class ResNetConfig:
     @property
     def num_features(self) -> int:
         """Channels of the feature map that the head reads."""
-        return out_channels(self.layers, self.width)
+        return bottleneck.out_channels(self.layers, self.width)
 
     @property
     def pool(self) -> str:
@@ -161,23 +151,9 @@ class ResNetConfig:
         return "mean"
 
     @property
-    def num_layers(self) -> int:
-        """The number of units in all stages."""
-        return sum(self.layers)
-
-    @property
     def has_resnet(self) -> bool:
         """Whether it is a ResNet, or a ViT with one in front."""
         return True
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists; the inverse of `from_json`."""
-        return to_json(self)
-
-    @classmethod
-    def from_json(cls, values: Any) -> "ResNetConfig":
-        """What `to_json` wrote. UserError: a field is unknown or wrong."""
-        return from_json(cls, values)
 
 
 def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
@@ -186,9 +162,7 @@ def resnet_config(name: str, **overrides: Unpack[ResNetFields]) -> ResNetConfig:
     UserError: the name or a field is unknown.
     """
     if name not in RESNETS:
-        raise UserError(
-            f"there is no model {name!r}; " + did_you_mean(name, RESNETS)
-        )
+        raise unknown("model", name, RESNETS)
     known = (each.name for each in fields(ResNetConfig))
     check_names("ResNetConfig", overrides, known)
     family, layers, width = RESNETS[name]
@@ -212,14 +186,16 @@ class ResNet(Classifier):
         super().__init__(config)
         if config.family == "bit-v2":
             border = 0.0 if config.pool_padding == "zeros" else -math.inf
-            self.stem = build_bit_root(config.in_channels, config.width, border)
-            unit = PreActBottleneck
+            self.stem = bottleneck.build_bit_root(
+                config.in_channels, config.width, border
+            )
+            unit = bottleneck.PreActBottleneck
             self.norm = nn.GroupNorm(32, config.num_features, eps=1e-5)
         else:
-            self.stem = build_root(config.in_channels, config.width)
-            unit = Bottleneck
+            self.stem = bottleneck.build_root(config.in_channels, config.width)
+            unit = bottleneck.Bottleneck
             self.norm = nn.Identity()
-        self.stages = build_stages(unit, config.layers, config.width)
+        self.stages = bottleneck.build_stages(unit, config.layers, config.width)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 lecun_normal(module.weight)

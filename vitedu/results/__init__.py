@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import torch
 
-from vitedu.errors import UserError, did_you_mean
-from vitedu.fields import Range, Seed, Share, check_fields, from_json
+from vitedu.errors import UserError, did_you_mean, explained
+from vitedu.fields import Checked, Range, Seed, Share, from_json
 from vitedu.files import read_json, replace_file
 
 FOLDER = Path(__file__).parent
@@ -23,19 +23,16 @@ Whole = Annotated[int, Range(0)]
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Checked):
     """One number that was measured. A result may say more about it."""
 
     value: float
     unit: str
     per_seed: tuple[float, ...] | None = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Dataset:
+class Dataset(Checked):
     """The data of a run; `skipped` are pictures that could not be read.
 
     `num_images` counts all that there were, `contents` hashes their files.
@@ -49,12 +46,9 @@ class Dataset:
     contents: str | None = None
     skipped: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Reproduces:
+class Reproduces(Checked):
     """A row of the paper's tables, and how far it was reproduced.
 
     "recomputed" is from the paper's own numbers, with nothing trained.
@@ -66,12 +60,9 @@ class Reproduces:
     paper: float | str | None
     n: Whole
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Result:
+class Result(Checked):
     """A measurement or training run, and the machine it ran on."""
 
     schema: int
@@ -95,7 +86,7 @@ class Result:
     notes: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.schema != SCHEMA:
             raise UserError(
                 f"its schema is {self.schema}, and this vitedu reads {SCHEMA}"
@@ -135,20 +126,16 @@ def write(path: str | Path, result: dict[str, Any]) -> None:
 
 def check(result: Any, where: str) -> None:
     """UserError with the first thing in `result` that the schema forbids."""
-    try:
+    with explained(f"{where} is not a result", UserError):
         checked = from_json(Result, result)
         if checked.reproduces:
             from_json(Reproduces, checked.reproduces)
-    except UserError as error:
-        raise UserError(f"{where} is not a result: {error}") from None
     for name, values in checked.metrics.items():
         if isinstance(values, dict):
             known = values.keys() & {"value", "unit", "per_seed"}
             values = {each: values[each] for each in sorted(known)}
-        try:
+        with explained(f"{where}: metric {name}", UserError):
             per_seed = from_json(Metric, values).per_seed
-        except UserError as error:
-            raise UserError(f"{where}: metric {name}: {error}") from None
         if per_seed is not None and len(per_seed) != len(checked.seeds):
             raise UserError(
                 f"{where}: metric {name}: it has {len(per_seed)} values for "

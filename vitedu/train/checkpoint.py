@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vitedu.data.dataset import changes
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained
 from vitedu.files import replace_file
 from vitedu.model.network import Network
 from vitedu.train.processes import SINGLE, Processes
@@ -49,7 +49,6 @@ def checkpoint_content(
 
 
 def as_bytes(content: dict[str, Any]) -> bytes:
-    """The file: what torch.save writes, followed by its sha256."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     buffer.write(hashlib.sha256(buffer.getbuffer()).digest())
@@ -58,10 +57,8 @@ def as_bytes(content: dict[str, Any]) -> bytes:
 
 def read_saved(path: Path) -> dict[str, Any]:
     """The content of a checkpoint, on the CPU. UserError: it is damaged."""
-    try:
+    with explained(f"cannot read {path}"):
         file = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
     serialised, checksum = file[:-32], file[-32:]
     if hashlib.sha256(serialised).digest() != checksum:
         raise UserError(
@@ -119,7 +116,7 @@ def load_checkpoint(
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """Of torch, CUDA, NumPy and Python; training steps seed themselves."""
+    """The generators' states; training steps seed themselves."""
     _, keys, *position = np.random.get_state()
     on_cuda = device.type == "cuda"
     return {
@@ -139,7 +136,6 @@ def set_random_state(saved: dict[str, Any], device: torch.device) -> None:
 
 
 def first_not_finite(values: Any, name: str = "") -> str | None:
-    """The name of the first tensor with nan or infinity in nested dicts."""
     if isinstance(values, Tensor):
         return None if values.isfinite().all() else name
     if isinstance(values, list | tuple):
@@ -190,7 +186,6 @@ class Saver:
         self.saved_step = self.state.step
 
     def check_loss(self, totals: list[StepResult]) -> None:
-        """UserError: the loss of these steps is not finite."""
         loss_sum = float(sum(result.loss_sum for result in totals))
         if math.isfinite(loss_sum):
             return

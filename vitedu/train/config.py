@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 from vitedu.data.augment import Augment
 from vitedu.errors import UserError
 from vitedu.fields import (
+    Checked,
     Count,
     Positive,
     Range,
     Rate,
     Seed,
     Share,
-    check_fields,
     check_names,
-    from_json,
-    to_json,
 )
 from vitedu.model import ViTConfig, network_config
 from vitedu.model.classifier import LossName
@@ -68,7 +66,7 @@ OF_LABELS += ("class_weights",)
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Checked):
     """A run from its first step to its last; recipes return one.
 
     A step is one update of the weights, an epoch one pass over the training
@@ -186,7 +184,7 @@ class TrainConfig:
     save_every: Count | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         size, channels = self.model.image_size, self.model.in_channels
         preprocess = self.preprocess.sized(size, channels)
         object.__setattr__(self, "preprocess", preprocess)
@@ -226,10 +224,6 @@ class TrainConfig:
         words = shlex.split(self.given or "")
         return dict(word.partition("=")[::2] for word in words)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists."""
-        return to_json(self)
-
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TrainConfig":
         """The inverse of `to_json`.
@@ -239,7 +233,7 @@ class TrainConfig:
         model = values.get("model") if isinstance(values, dict) else None
         if isinstance(model, dict):
             values = values | {"model": network_config(model)}
-        return from_json(cls, values)
+        return super().from_json(values)
 
     def identity(self) -> dict[str, Any]:
         """`to_json` without what may differ when a run is resumed."""

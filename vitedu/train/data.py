@@ -21,7 +21,9 @@ from vitedu.data.open import (
     open_split,
     parts_of,
 )
+from vitedu.data.readers import folder as folders
 from vitedu.errors import UserError, counted
+from vitedu.files import user_path
 from vitedu.pictures import PreprocessSpec
 from vitedu.train.config import TrainConfig
 from vitedu.train.processes import from_environment
@@ -131,6 +133,8 @@ def workers_of(split: Split, config: TrainConfig, device: torch.device) -> int:
 def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
     """As `open_sources`, but before images are held out to validate on."""
     train, folder = given.train, None
+    if train is None and not config.needs_labels and config.data:
+        train = folders.open_loose(user_path(config.data))
     if train is None:
         folder = folder_of(config.dataset, config.data)
         if folder and given.test is not None:
@@ -164,7 +168,6 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
 
 
 def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
-    """The classes of a run's data, named or given; nothing is downloaded."""
     if train is not None:
         return open_split(train).classes()
     return known_classes(

@@ -275,7 +275,6 @@ def with_weights(
 def adapt(
     model: Network, names: tuple[str, ...], settings: dict[str, Any]
 ) -> list[str]:
-    """Fit a model to these classes and image size in place; notes on it."""
     for name in ("dropout", "drop_path"):
         if name in settings:
             raise UserError(

@@ -256,10 +256,7 @@ def finished_run(
     given: Given = NOTHING,
     start: str | None = None,
 ) -> Run | None:
-    """None if it isn't finished. OtherRun: its data or weights have changed.
-
-    `start` is `start_of` the run that is wanted.
-    """
+    """None if it isn't finished. OtherRun: its data or weights have changed."""
     result = folder.finished(config)
     if result is None:
         return None
@@ -286,7 +283,6 @@ def returned(run: Run, model: Network | None, device: torch.device) -> Run:
 
 
 def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
-    """As configured or as in the resumed run; otherwise chosen now."""
     if config.threads is not None:
         return config.threads
     if folder is not None and os.path.isfile(folder.config):
@@ -295,8 +291,6 @@ def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
 
 
 class Loop:
-    """A run from first to last step: vitedu's only training loop."""
-
     def __init__(
         self,
         state: TrainState,
@@ -354,7 +348,6 @@ class Loop:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last step has been taken, or patience has run out."""
         return self.state.is_done or self.journal.has_stalled()
 
     def update(self, batch: tuple[Tensor, Tensor]) -> None:
@@ -388,7 +381,6 @@ class Loop:
         self.saver.save(self.journal.seconds, self.journal.totals())
 
     def validate(self) -> None:
-        """Validate at the end of an epoch, unless the log has it already."""
         state, source = self.state, self.sources.validation
         ends_epoch = state.is_done or state.step % state.epoch_steps == 0
         if source is None or state.step == 0 or not ends_epoch:
@@ -418,7 +410,6 @@ class Loop:
         return measured
 
     def finish(self, command: str) -> Run:
-        """Measure the test part; write weights and result, or what there is."""
         is_finished = self.is_over and not self.stopped
         model, test = self.saver.final_model(is_finished), None
         if is_finished:

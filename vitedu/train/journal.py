@@ -122,11 +122,10 @@ class Journal:
         sums = self.processes.total(numbers)
         columns = sums[0::3], sums[1::3], sums[2::3]
         return [
-            StepResult(
-                loss_sum,
-                None if result.correct is None else correct,
-                int(num_images),
-                result.grad_norm,
+            result._replace(
+                loss_sum=loss_sum,
+                correct=None if result.correct is None else correct,
+                num_images=int(num_images),
             )
             for result, loss_sum, correct, num_images in zip(
                 self.pending, *columns, strict=True
@@ -134,7 +133,6 @@ class Journal:
         ]
 
     def measure(self, totals: list[StepResult]) -> None:
-        """Log the mean of the steps since the last line."""
         state, seconds = self.state, self.seconds
         num_images = sum(result.num_images for result in totals)
         before = self.last("loss")["wall_seconds"]
@@ -161,10 +159,7 @@ class Journal:
         self.record(line, speed)
 
     def numbers(self, part: str, measured: Evaluation) -> dict[str, float]:
-        """{part}_accuracy and {part}_loss; a note if the loss isn't finite.
-
-        Without labels there is no accuracy.
-        """
+        """{part}_accuracy and {part}_loss; a note if the loss isn't finite."""
         found = {}
         if self.state.config.needs_labels:
             found[f"{part}_accuracy"] = measured.accuracy
@@ -211,7 +206,6 @@ class Journal:
         return max(lines, key=lambda x: x["validation_accuracy"], default={})
 
     def has_stalled(self) -> bool:
-        """Whether the last `patience` epochs brought no better accuracy."""
         patience, name = self.state.config.patience, "validation_accuracy"
         measured = [x[name] for x in self.history if name in x]
         if patience is None or not measured:
@@ -219,7 +213,6 @@ class Journal:
         return len(measured) - 1 - measured.index(max(measured)) >= patience
 
     def mean_wait(self) -> float | None:
-        """The share of wall time spent waiting for data, or None."""
         waited = before = 0.0
         for line in self.history:
             if "data_wait" in line:
@@ -250,7 +243,10 @@ class Journal:
                 f"the weights are those of step {chosen['step']}, the best on "
                 "the validation part"
             )
-        data_wait = self.mean_wait()
+        data_wait, of_loss = self.mean_wait(), "nats"
+        is_of_pixels = getattr(config.model, "target", None) == "pixels"
+        if is_of_pixels or isinstance(state.network, MAE):
+            of_loss = "mean squared error"
         return {
             "schema": results.SCHEMA,
             "status": "interrupted" if test is None else "finished",
@@ -259,8 +255,9 @@ class Journal:
             "config": config.to_json(),
             "tier": config.tier,
             "metrics": {
-                x: metric(x, numbers[x], loss_unit(state.network))
-                for x in numbers
+                name: {"value": value, "unit": unit, "per_seed": [value]}
+                for name, value in numbers.items()
+                for unit in [of_loss if name.endswith("_loss") else "percent"]
             },
             "seeds": [config.seed],
             "dataset": self.sources.record(),
@@ -272,18 +269,6 @@ class Journal:
             **({} if data_wait is None else {"data_wait": data_wait}),
             **({"notes": "; ".join(notes)} if notes else {}),
         }
-
-
-def loss_unit(network: nn.Module) -> str:
-    """Cross-entropy is in nats; a loss between pixels isn't one."""
-    target = getattr(network.config, "target", None)
-    is_of_pixels = isinstance(network, MAE) or target == "pixels"
-    return "mean squared error" if is_of_pixels else "nats"
-
-
-def metric(name: str, value: float, of_loss: str) -> dict[str, Any]:
-    unit = of_loss if name.endswith("_loss") else "percent"
-    return {"value": value, "unit": unit, "per_seed": [value]}
 
 
 class DataWait:
@@ -306,7 +291,6 @@ class DataWait:
             asked = self.now()
 
     def now(self) -> "float | torch.cuda.Event":
-        """The time; on a GPU an event behind all work queued there."""
         if self.device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -314,7 +298,6 @@ class DataWait:
         return event
 
     def take(self) -> float:
-        """Seconds since the last call; waits for a GPU."""
         seconds = 0.0
         for asked, came in self.waits:
             if isinstance(came, float):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, unknown
 from vitedu.train.config import TrainConfig
 
 Groups = list[dict[str, Any]]
@@ -157,9 +157,7 @@ def build_optimizer(
             f"{type(model).__name__} and {type(name).__name__}"
         )
     if name not in OPTIMIZERS:
-        raise UserError(
-            f"there is no optimizer {name!r}; {did_you_mean(name, OPTIMIZERS)}"
-        )
+        raise unknown("optimizer", name, OPTIMIZERS)
     groups = parameter_groups(
         model, weight_decay=weight_decay, layer_decay=layer_decay
     )

@@ -12,7 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from vitedu import files, results
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained
 from vitedu.train.config import TrainConfig, as_settings, differences
 
 LOCK = ".lock"
@@ -41,7 +41,6 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """UserError: another process is training here."""
         lock = FileLock(self.path / LOCK, timeout=0)
         try:
             lock.acquire()
@@ -91,7 +90,6 @@ class RunFolder:
         files.replace_file(self.config, text)
 
     def check_same(self, config: TrainConfig) -> None:
-        """OtherRun: the folder's run has other settings, which are named."""
         before, now = differences(self.read_config(), config)
         if "given" in before:
             raise OtherRun(
@@ -116,10 +114,7 @@ class RunFolder:
             )
 
     def set_aside(self) -> Path | None:
-        """Rename a run's folder to the first free `.1`, `.2`, …; None if empty.
-
-        A damaged run's too. UserError: it isn't a run's, or in use.
-        """
+        """Rename a run's folder to the first free `.1`, …; None if empty."""
         if not os.path.exists(self.path) or not files.list_folder(self.path):
             return None
         if not os.path.exists(self.config):
@@ -132,24 +127,14 @@ class RunFolder:
         number = 1
         while os.path.lexists(old := Path(f"{self.path}.{number}")):
             number += 1
-        with self.locked():
-            try:
-                return self.path.rename(old)
-            except OSError as error:
-                raise UserError(
-                    f"cannot rename {self.path}: {reason(error)}"
-                ) from None
+        with self.locked(), explained(f"cannot rename {self.path}"):
+            return self.path.rename(old)
 
     # --- its files
 
     def append(self, line: dict[str, Any]) -> None:
-        try:
-            with open(self.log, "a") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.log}: {reason(error)}"
-            ) from None
+        with explained(f"cannot write {self.log}"), open(self.log, "a") as file:
+            file.write(json.dumps(line) + "\n")
 
     def rewind(self, step: int) -> list[dict[str, Any]]:
         """Drop what will be logged again: later steps and the test part."""
@@ -163,17 +148,13 @@ class RunFolder:
         return lines
 
     def read_config(self) -> TrainConfig:
-        """The configuration of the run. UserError: this is not a run folder."""
         if not os.path.exists(self.config):
             raise UserError(
                 f"{self.path} is not a run folder: config.json is missing"
             )
-        try:
+        what = f"{self.config} is not the configuration of a run"
+        with explained(what, UserError):
             return TrainConfig.from_json(files.read_json(self.config))
-        except UserError as error:
-            raise UserError(
-                f"{self.config} is not the configuration of a run: {error}"
-            ) from None
 
     def kept(self, config: TrainConfig) -> TrainConfig:
         """`config` with what "auto" became when the run here began."""

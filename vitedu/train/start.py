@@ -69,7 +69,6 @@ class Given(NamedTuple):
 
     @property
     def has_data(self) -> bool:
-        """Whether any part of the data is an object, not a path."""
         parts = (self.train, self.validation, self.test)
         return not all(isinstance(x, str | PathLike | None) for x in parts)
 
@@ -186,7 +185,6 @@ def hash_of(weights: dict[str, Tensor]) -> str:
 def check_start(
     folder: Path, config: TrainConfig, before: str | None, now: str | None
 ) -> None:
-    """OtherRun: the run in `folder` started from other weights."""
     if before == now or None in (before, now):
         return
     whose = "the model given now"
@@ -228,7 +226,6 @@ def build_model(
 def trained_network(
     config: TrainConfig, weights: str, class_names: tuple[str, ...]
 ) -> tuple[Network, list[str]]:
-    """UserError: the weights' architecture isn't that of `config.model`."""
     wanted = config.model
     overrides: dict[str, Any] = {"image_size": wanted.image_size}
     model = load_to_train(weights, **overrides)
@@ -259,7 +256,7 @@ def free_fields(wanted: ViTConfig) -> dict[str, Any]:
 def load_to_train(weights: str, **overrides: Any) -> Network:
     """`vitedu.load` without its warning about a zero head.
 
-    Of what learned without labels, the ViT inside.
+    An MAE or an MPP gives the ViT inside.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*its head is all zeros")
@@ -451,7 +448,6 @@ def balance(
 
 
 def check_room(config: TrainConfig, device: torch.device) -> None:
-    """UserError: there isn't enough memory to build and train the network."""
     copies = 1  # built on the CPU
     # weight, gradient, moments, average
     if device.type == "cpu" and config.freeze != "backbone":

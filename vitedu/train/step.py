@@ -74,7 +74,6 @@ def uncompiled(is_on: bool) -> AbstractContextManager[object]:
 
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
-    """The seed of dropout and the like, per step and process."""
     # `seed_from` but for the order of its halves: that of recorded runs
     words = np.random.SeedSequence([seed, step, process])
     high, low = words.generate_state(2, np.uint32)

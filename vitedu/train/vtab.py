@@ -112,7 +112,6 @@ def run_vtab(
 def reachable(
     names: Sequence[str] | None, data: VtabData
 ) -> tuple[list[tuple[vtab.VtabTask, vtab.TaskData]], dict[str, str]]:
-    """Tasks with their data opened, and a sentence for each without."""
     tasks = {task.name: task for task in vtab.VTAB}
     given = list(data) if isinstance(data, Mapping) else []
     for name in (*(names or ()), *given):

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitedu.errors import UserError, did_you_mean, reason
+from vitedu.errors import UserError, explained, unknown
 from vitedu.fields import check_names
 from vitedu.files import list_folder, replace_file, user_path
 from vitedu.model import (
@@ -144,9 +144,7 @@ def convert(
 def check_target(target: Path, to: str) -> None:
     formats = SUFFIXES | export.PROGRAMS
     if to not in formats:
-        raise UserError(
-            f"there is no format {to!r}; {did_you_mean(str(to), formats)}"
-        )
+        raise unknown("format", to, formats)
     export.check_packages(to)
     suffixes = formats[to]
     if suffixes:
@@ -181,7 +179,6 @@ def check_source(stored: WeightsFile, answers: dict[str, Any]) -> None:
 def in_the_form_of(
     to: Dialect, checkpoint: Checkpoint
 ) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint as the format can store it, and what changed."""
     config, state, *_ = checkpoint
     position = getattr(config, "position", None)
     is_table = (
@@ -354,20 +351,20 @@ def write_folder(
 ) -> None:
     from safetensors.torch import save
 
-    try:
-        with tempfile.TemporaryDirectory(
+    with (
+        explained(f"cannot write {target}"),
+        tempfile.TemporaryDirectory(
             prefix=f"{target.name}.", suffix=".part", dir=target.parent
-        ) as temporary:
-            # in it, since the temporary folder is closed to everybody else
-            folder = Path(temporary, target.name)
-            folder.mkdir()
-            for name, content in beside.items():
-                text = json.dumps(content, indent=2) + "\n"
-                replace_file(folder / name, text)
-            content = save(arrays, {"format": "pt"})
-            replace_file(folder / "model.safetensors", content)
-            if target.is_dir():  # empty, see check_target
-                target.rmdir()
-            os.replace(folder, target)
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {reason(error)}") from None
+        ) as temporary,
+    ):
+        # in it, since the temporary folder is closed to everybody else
+        folder = Path(temporary, target.name)
+        folder.mkdir()
+        for name, content in beside.items():
+            text = json.dumps(content, indent=2) + "\n"
+            replace_file(folder / name, text)
+        content = save(arrays, {"format": "pt"})
+        replace_file(folder / "model.safetensors", content)
+        if target.is_dir():  # empty, see check_target
+            target.rmdir()
+        os.replace(folder, target)

@@ -40,7 +40,6 @@ class FromPixels(nn.Module):
 
 
 def check_packages(to: str) -> None:
-    """UserError: what ONNX needs isn't installed."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if to == "onnx" and missing:
         raise UserError(

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitedu.errors import UserError, check_free, reason
+from vitedu.errors import UserError, check_free, explained, reason
 from vitedu.files import check_regular, list_folder, read_json, user_path
 from vitedu.weights.checkpoint import Metadata
 from vitedu.weights.mapping import listed
@@ -169,15 +169,14 @@ def read_file(path: Path) -> Content:
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
-    try:
-        with safe_open(path, framework="pt") as file:
-            # copies: what the library hands out would change with the file
-            arrays = {k: file.get_tensor(k).clone() for k in file.keys()}
-            return arrays, file.metadata() or {}
-    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read as safetensors: {reason(error)}"
-        ) from None
+    kinds = SafetensorError, OSError, RuntimeError, ValueError
+    with (
+        explained(f"{path} cannot be read as safetensors", *kinds),
+        safe_open(path, framework="pt") as file,
+    ):
+        # copies: what the library hands out would change with the file
+        arrays = {k: file.get_tensor(k).clone() for k in file.keys()}
+        return arrays, file.metadata() or {}
 
 
 def read_npz(path: Path) -> dict[str, Tensor]:
@@ -193,19 +192,18 @@ def read_npz(path: Path) -> dict[str, Tensor]:
             np.load(opened, allow_pickle=False) as file,
         ):
             for name in file.files:
-                arrays[name] = tensor_of(file[name])
+                array = file[name]
+                if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
+                    half = torch.from_numpy(array.view(np.int16))
+                    arrays[name] = half.view(torch.bfloat16)
+                else:
+                    arrays[name] = torch.from_numpy(array)
     # a damaged archive may raise nearly anything
     except Exception as error:
         raise UserError(
             f"{path}: {name} cannot be read: {reason(error)[:200]}"
         ) from None
     return arrays
-
-
-def tensor_of(array: np.ndarray) -> Tensor:
-    if array.dtype == "V2":  # what numpy makes of JAX's bfloat16
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
 
 
 def read_shards(path: Path) -> Content:
@@ -295,7 +293,6 @@ def state_dict_in(path: Path, content: Any) -> Content:
 
 
 def arguments_in(content: Any) -> dict[str, Any] | None:
-    """The arguments of timm's train.py, and the name of its network."""
     args = content.get("args") if isinstance(content, dict) else None
     arch = content.get("arch") if isinstance(args, Namespace) else None
     return {"arch": arch, "args": vars(args)} if arch else None

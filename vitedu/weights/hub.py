@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vitedu.compat import import_timm
 from vitedu.data.catalogue import cache_folder, is_offline
-from vitedu.errors import UserError, did_you_mean, reason, same_as
+from vitedu.errors import UserError, did_you_mean, explained, reason, same_as
 from vitedu.files import list_folder
 from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
@@ -120,7 +120,6 @@ def repository_of(name: str) -> str:
 
 
 def check_no_path(name: str) -> None:
-    """UserError: `name` begins like a path, with runs/ or a folder here."""
     folder, slash, _ = name.partition("/")
     is_here = folder != "" and Path(folder).is_dir()
     if not slash or not (is_here or folder == "runs"):
@@ -137,10 +136,9 @@ def timm_repository(name: str) -> str:
     import_timm()
     from timm.models import get_pretrained_cfg
 
-    try:
+    # where the model is known, and its tag is not
+    with explained(f"timm has no weights {name!r}", RuntimeError):
         known = get_pretrained_cfg(name)
-    except RuntimeError as error:  # the model is known, its tag is not
-        raise UserError(f"timm has no weights {name!r}: {error}") from None
     if known is None:
         raise UserError(
             f"there is no file or run folder {name!r}, and timm knows no such "

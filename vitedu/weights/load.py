@@ -18,7 +18,7 @@ from torch import Tensor
 from vitedu.budget.meta import on_meta
 from vitedu.data.imagenet import assumed_names
 from vitedu.data.readers.folder import is_picture
-from vitedu.errors import UserError, check_free, counted, reason
+from vitedu.errors import UserError, check_free, counted, explained
 from vitedu.fields import Size, check_names, converted
 from vitedu.files import user_path
 from vitedu.model import NoPosition, ViT, lecun_normal, new_network
@@ -140,12 +140,9 @@ def load(
     state, resized = resized_state(before, config)
     state, dropped, new = with_head(before.config, model, state)
     check_tensors(path, state, model.state_dict(), bool(given))
-    try:
+    absent = f"device {str(device)!r} is not available"
+    with explained(absent, RuntimeError, AssertionError):
         state = {k: x.to(device, dtype).contiguous() for k, x in state.items()}
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device {str(device)!r} is not available: {reason(error)}"
-        ) from None
     check_finite(path, state)
     model.load_state_dict(state, assign=True)
     has_its_head = config.num_classes == before.config.num_classes
@@ -177,16 +174,11 @@ def read_checkpoint(
     ignore: str | Sequence[str] = (),
     **answers: Any,
 ) -> WeightsFile:
-    """Read and understand a file; `answers` are Metadata fields it may need.
-
-    UserError: it can't be read or recognised, or needs another answer.
-    """
+    """Read and understand a file; `answers` are Metadata fields it may need."""
     found = find_arrays(source, ignore)
     dialect, metadata = recognise(found), replace(found.metadata, **answers)
-    try:
+    with explained(str(found.path), UserError):
         checkpoint = DIALECTS[dialect].to_vitedu(found.arrays, metadata)
-    except UserError as error:
-        raise UserError(f"{found.path}: {error}") from None
     doubts = (*checkpoint.doubts, *contradictions(checkpoint, metadata))
     for doubt in doubts:
         warnings.warn(f"{found.path}: {doubt}", stacklevel=3)
@@ -215,10 +207,8 @@ def find_arrays(
             f"{name} is a picture, and weights come first, as in `vitedu "
             f"predict ViT-Ti/16 {name}`"
         )
-    try:
+    with explained(f"cannot read {name}"):
         is_here = path.exists()
-    except OSError as error:
-        raise UserError(f"cannot read {name}: {reason(error)}") from None
     if is_here:
         return read_arrays(path, ignore=ignore)
     found = read_arrays(hub.find(name), ignore=ignore)
@@ -248,7 +238,6 @@ def recognise(found: Arrays) -> Dialect:
 
 
 def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
-    """Where the JSON beside a file disagrees with the preprocessing used."""
     size, spec = checkpoint.config.image_size, checkpoint.preprocess
     beside = metadata.preprocessor or metadata.config
     beside = beside.get("pretrained_cfg") or beside  # as timm writes it
@@ -270,7 +259,7 @@ def contradictions(checkpoint: Checkpoint, metadata: Metadata) -> Iterator[str]:
 
 
 def classifying(checkpoint: Checkpoint) -> Checkpoint:
-    """The ViT inside of what learned without labels; any other as it is."""
+    """The ViT inside an MAE or an MPP; any other network as it is."""
     config = checkpoint.config
     if not isinstance(config, UnlabelledConfig):
         return checkpoint

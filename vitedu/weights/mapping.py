@@ -295,7 +295,6 @@ def sizes_in(
 
 
 def block_in(mapped: Mapped, stated: dict[str, Any]) -> Standard:
-    """The block, by the arrays that any of them has."""
     state = mapped.state
     fc1, fc2 = (
         mapped.state.get(f"blocks.0.mlp.{x}.weight") for x in ("fc1", "fc2")
@@ -360,7 +359,6 @@ def usual_heads(embed_dim: int, depth: int) -> int | None:
 def num_heads_of(
     embed_dim: int, depth: int, stated: dict[str, Any], metadata: Metadata
 ) -> int:
-    """The caller's, `stated`, or Table 1's: 3 and 12 have the same shapes."""
     if metadata.num_heads is not None:
         return metadata.num_heads
     if "num_heads" in stated:

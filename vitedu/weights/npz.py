@@ -180,10 +180,7 @@ def preprocess(config: NetworkConfig) -> PreprocessSpec:
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays under released names, big_vision's if only that has them.
-
-    UserError: the format cannot store the model.
-    """
+    """The arrays under released names, big_vision's if only that has them."""
     config, state_dict = checkpoint.config, checkpoint.state_dict
     if isinstance(config, ResNetConfig):
         names = LEGACY if config.pool_padding == "zeros" else BIT

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from vitedu.errors import UserError
+from vitedu.errors import UserError, explained
 from vitedu.files import user_path
 from vitedu.model import Classifier, new_network
 from vitedu.model.network import Network, NetworkConfig
@@ -47,14 +47,12 @@ def save(model: nn.Module, path: str | PathLike[str]) -> Path:
 def savable(model: nn.Module, caller: str = "save") -> Checkpoint:
     """What a file of the model holds, checked as `load` does."""
     network = inside(model, caller)
-    try:
+    with explained("the model cannot be saved", UserError):
         checkpoint = checkpoint_of(network)._replace(
             state_dict=plain_state(network)
         )
         header = header_of(checkpoint)
         to_vitedu(checkpoint.state_dict, Metadata(header=header))
-    except UserError as error:
-        raise UserError(f"the model cannot be saved: {error}") from None
     return checkpoint
 
 

@@ -14,7 +14,7 @@ from os import PathLike
 from torch import Tensor
 
 from vitedu.data.imagenet import IMAGENET_1K, imagenet_classes
-from vitedu.errors import UserError, counted
+from vitedu.errors import UserError, counted, explained
 from vitedu.files import parse_json, replace_file, user_path
 from vitedu.model.classifier import Usage
 from vitedu.model.network import network_config
@@ -29,8 +29,7 @@ SUFFIXES = (".safetensors",)
 
 
 def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
-    """The arrays unchanged, with what the header says."""
-    try:
+    with explained("it holds unreadable metadata", UserError):
         content = parse_json(metadata.header["vitedu"], "the key 'vitedu'")
         fields = content.get("config")
         if not isinstance(fields, dict):
@@ -40,8 +39,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
             names = list(imagenet_classes().names)
             content = content | {"class_names": names}
         usage = Usage.from_json(content)
-    except UserError as error:
-        raise UserError(f"it holds unreadable metadata: {error}") from None
     spec, names = usage.preprocess, usage.class_names
     made = spec.in_channels, *spec.image_size
     wanted = config.in_channels, *config.image_size
@@ -93,7 +90,5 @@ def read_weights(path: str | PathLike[str]) -> Checkpoint:
             f"{path} was not written by vitedu: its metadata have no key "
             "'vitedu'"
         )
-    try:
+    with explained(str(path), UserError):
         return to_vitedu(arrays, Metadata(header=header))
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None

@@ -21,12 +21,15 @@
         const module = new WebAssembly.Module(bytes);
         const own = new WebAssembly.Instance(module).exports;
         own.memory.grow(Math.ceil(size / 16384)); // pages of 64 kB
+        const M = new Float32Array(own.memory.buffer);
+        const narrow = written(M).product; // the other wants four columns
         return {
-          M: new Float32Array(own.memory.buffer),
+          M,
           isFast: true,
-          product: (y, ys, a, as, ak, b, bs, start, m, n, c) => own.product(
-            4 * y, 4 * ys, 4 * a, 4 * as, 4 * ak, 4 * b, 4 * bs, 4 * start,
-            m, n, c),
+          product: (y, ys, a, as, ak, b, bs, start, m, n, c) => n < 4
+            ? narrow(y, ys, a, as, ak, b, bs, start, m, n, c)
+            : own.product(4 * y, 4 * ys, 4 * a, 4 * as, 4 * ak, 4 * b, 4 * bs,
+              4 * start, m, n, c),
           softmax: (x, step, rows, n) => own.softmax(4 * x, 4 * step, rows, n),
           gelu: (y, slope, x, n) => own.gelu(4 * y, 4 * slope, 4 * x, n),
         };

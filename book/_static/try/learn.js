@@ -1,37 +1,36 @@
 // The station "Learn": a small Vision Transformer learns digits on this page,
-// and everything that it learns is drawn. learner.js has what it is made of.
+// or puzzles of the chapters, and everything that it learns is drawn. What it
+// is made of is in learner.js.
 "use strict";
 
 (() => {
-  const { make, choice, tick, tell, Scene, draw, look, linked, remember } =
-    vitedu.station;
-  const { OPTIONS, BATCH, checked, learner, modelOf, toFile, fromFile } =
-    vitedu.learning;
+  const { make, choice, tick, tell, onceSeen, Scene, draw, look, linked,
+    remember } = vitedu.station;
+  const { OPTIONS, BATCH, about, checked, patchesOf, learner, modelOf, toFile,
+    fromFile } = vitedu.learning;
   const LEARNING = "Learning ...";
   const CHUNK = [150, 2000]; // milliseconds between two looks at it
-  const NEW = ["patch", "width", "depth", "heads", "positions", "shuffled",
-    "seed"]; // settings of which each change begins anew
+  const TASKS = { digits: "which digit is it?",
+    twin: "what colour is my twin?",
+    same: "same or different? On the patch grid",
+    "same-off": "same or different? Anywhere",
+    left: "is the first left of the second?",
+    "left-above": "left, learned above, asked below" };
+  const NEW = ["task", "patch", "width", "depth", "heads", "positions",
+    "shuffled", "seed"]; // settings of which each change begins anew
   const whole = (x) => x.toLocaleString("en");
-
-  /** Until a part of the page is about to be seen: it loads 600 kB. */
-  const onceSeen = (place) => new Promise((resolve) => {
-    const watch = new IntersectionObserver(([{ isIntersecting }]) => {
-      if (!isIntersecting) return;
-      watch.disconnect();
-      resolve();
-    }, { rootMargin: "300px" });
-    watch.observe(place);
-  });
 
   /** What a link says after "#learn=", as settings, and what was wrong. */
   function fromLink(text) {
     const [settings, wrong] = [{}, []];
     for (const part of text.split("_").filter(Boolean)) {
       const [name, ...rest] = part.split("-");
-      const value = JSON.parse(/^(true|false|\d+(\.\d+)?)$/.test(rest.join("-"))
-        ? rest.join("-") : "null");
+      const words = rest.join("-");
+      const value = name === "task" ? words : JSON.parse(
+        /^(true|false|\d+(\.\d+)?)$/.test(words) ? words : "null");
       try {
-        checked({ [name]: value });
+        checked({ ...(settings.task && { task: settings.task }),
+          [name]: value });
         settings[name] = value;
       } catch (error) {
         wrong.push(error.message);
@@ -42,7 +41,8 @@
 
   /** What differs from the usual settings, for a link. */
   function toLink(settings) {
-    const usual = checked({});
+    const usual = checked({ task: settings.task });
+    usual.task = OPTIONS.task[0];
     return Object.keys(OPTIONS).filter((x) => settings[x] !== usual[x])
       .map((name) => `${name}-${settings[name]}`).join("_");
   }
@@ -64,7 +64,7 @@
   }
 
   /** Loss and accuracy over the steps: each from 0 up, on its own scale. */
-  function chart(canvas, { losses, scores, planned }) {
+  function chart(canvas, { losses, scores, planned, classes }) {
     const [HEIGHT, LEFT, BELOW, ABOVE] = [220, 8, 24, 24];
     const [pen, width] = sheet(canvas, HEIGHT);
     const end = Math.max(planned, losses.length, 1);
@@ -94,14 +94,15 @@
     const means = [];
     for (let i = 0; i + bin <= losses.length; i += bin) {
       const sum = losses.slice(i, i + bin).reduce((all, each) => all + each);
-      means.push([i + bin / 2, Math.min(1, sum / bin / Math.log(10))]);
+      means.push([i + bin / 2, Math.min(1, sum / bin / Math.log(classes))]);
     }
     line(means, colour("--pst-color-text-muted"), 1.5);
     line(scores.map(([step, score]) => [step, score / 100]),
       colour("--pst-color-primary"), 3);
   }
 
-  /** Small pictures side by side: numbers of -1 to 1 as black to white. */
+  /** Small pictures side by side: numbers of -1 to 1 as black to white, of
+      three channels as colours. */
   function mosaic(canvas, pictures, side, columns) {
     const [gap, cell] = [1, side * Math.max(1, Math.floor(28 / side))];
     const rows = Math.ceil(pictures.length / columns);
@@ -112,9 +113,14 @@
       const left = (at % columns) * (cell + 2 * gap) + gap;
       const top = Math.floor(at / columns) * (cell + 2 * gap) + gap;
       const one = cell / side;
-      numbers.forEach((value, i) => {
-        const grey = Math.round(127.5 * (1 + Math.max(-1, Math.min(1, value))));
-        pen.fillStyle = `rgb(${grey} ${grey} ${grey})`;
+      const byte = (value) =>
+        Math.round(127.5 * (1 + Math.max(-1, Math.min(1, value))));
+      const size = side * side;
+      numbers.subarray(0, size).forEach((value, i) => {
+        const colour = numbers.length > size
+          ? [0, 1, 2].map((c) => byte(numbers[c * size + i]))
+          : Array(3).fill(byte(value));
+        pen.fillStyle = `rgb(${colour.join(" ")})`;
         pen.fillRect(left + (i % side) * one, top + Math.floor(i / side) * one,
           one, one);
       });
@@ -129,7 +135,7 @@
     }
     const dot = (a, b) => a.reduce((sum, each, k) => sum + each * b[k], 0);
     const lengths = rows.map((row) => Math.sqrt(dot(row, row)) || 1);
-    return rows.map((one, i) => rows.map((other, j) =>
+    return rows.map((one, i) => Float32Array.from(rows, (other, j) =>
       dot(one, other) / lengths[i] / lengths[j]));
   }
 
@@ -172,9 +178,13 @@
     const file = make("input", { type: "file", accept: ".safetensors",
       change: () => file.files[0] && open(file.files[0]).catch(tell(status)) });
     const controls = {};
+    const key = make("span", { class: "loss" });
+    const askTen = make("p", { class: "try-head" });
+    const pad = make("div"); // what only digits have
 
-    const NAMES = { rate: "Learning rate", steps: "Steps", patch: "Patch size",
-      width: "Width", depth: "Blocks", heads: "Heads", seed: "Seed" };
+    const NAMES = { task: "Learn", rate: "Learning rate", steps: "Steps",
+      patch: "Patch size", width: "Width", depth: "Blocks", heads: "Heads",
+      seed: "Seed" };
     const SWITCHES = { positions: "positions", shuffled: "shuffled labels" };
     function control(name) {
       if (name in SWITCHES) {
@@ -189,12 +199,27 @@
         controls[name] = (value) => { input.value = value; };
         return make("label", {}, NAMES[name], " ", input);
       }
+      if (name === "task") {
+        const [label, select] = choice(NAMES.task, TASKS,
+          (value) => change(name, value));
+        controls.task = (value) => { select.value = value; };
+        label.className = "try-task";
+        return label;
+      }
       const values = [...OPTIONS[name]].sort((a, b) => a - b);
       const words = Object.fromEntries(values.map((x) => [`v${x}`,
         x < 1 ? `${x}` : whole(x)])); // an object would sort whole numbers
       const [label, select] = choice(NAMES[name], words,
         (value) => change(name, Number(value.slice(1))));
-      controls[name] = (value) => { select.value = `v${value}`; };
+      controls[name] = (value) => {
+        select.value = `v${value}`;
+        if (name !== "patch") return;
+        const fit = patchesOf(settings.task);
+        for (const option of select.options) {
+          const isRight = fit.includes(Number(option.value.slice(1)));
+          option.hidden = option.disabled = !isRight;
+        }
+      };
       return label;
     }
 
@@ -206,24 +231,23 @@
         ...[...Object.keys(NAMES), ...Object.keys(SWITCHES)].map(control)),
       status, numbers, make("div", { class: "try-curve" }, curve),
       make("p", { class: "try-key" }, make("span", { class: "held" },
-        "held-out digits that are right"), " ", make("span", { class: "loss" },
-        "loss, as a share of ln 10: guessing is 100%")),
+        "held-out answers that are right"), " ", key),
       make("div", { class: "try-pair" },
         make("div", {}, make("p", { class: "try-head" },
           "Positions: how alike each patch's vector is to all others"), alike),
         make("div", {}, make("p", { class: "try-head" },
           "What E looks for in a patch, a picture for each number"), embed)),
-      make("p", { class: "try-head" },
-        "Ten digits that it doesn't learn from, and what it takes them for"),
-      answers, make("p", { class: "try-head" },
-        "Your network's map: point at a patch"), map,
-      make("p", { class: "try-head" }, "Draw on your network"), drawing,
+      askTen, answers, make("p", { class: "try-head" },
+        "Your network's map: point at a patch"), map, pad,
       make("p", { class: "try-buttons" },
         button("Save its weights", () => save().catch(tell(status))),
         make("label", {}, "or open some you saved: ", file)));
 
+    pad.append(make("p", { class: "try-head" }, "Draw on your network"),
+      drawing);
+
     let ask, model, isPlaying = false, isRunning = false;
-    let ten = [], turn = 0; // the ten digits that are shown
+    let ten = [], turn = 0, tenOf; // the ten that are shown, of which task
     let losses, scores, told; // of the network as it is
     let drawn = 0; // milliseconds that the last look took
 
@@ -239,7 +263,18 @@
       model = modelOf(ask, settings);
       scene.seen = false; // its maps have other sizes
       for (const name in controls) controls[name](settings[name]);
-      if (!ten.length) await chooseTen();
+      const { names, answers: each } = about(settings.task);
+      key.textContent = `loss, as a share of ln ${names.length}: guessing is ` +
+        "100%";
+      pad.hidden = settings.task !== "digits";
+      askTen.textContent = `Ten ${pad.hidden ? "pictures" : "digits"} that ` +
+        `it doesn't learn from, and ${each > 1
+          ? "how many of their patches are right" : "what it takes them for"}`;
+      opened();
+      if (tenOf !== settings.task) {
+        await chooseTen();
+        await put(ten[3].bytes);
+      }
       await show();
       status.textContent = isFast ? `${whole(count)} weights, ` +
         `${weights ? "as you saved them" : "all at random"}.`
@@ -249,6 +284,8 @@
 
     function change(name, value) {
       settings = { ...settings, [name]: value };
+      const patches = patchesOf(settings.task);
+      if (!patches.includes(settings.patch)) [settings.patch] = patches;
       remember({ learn: toLink(settings) });
       const done = NEW.includes(name) ? restart()
         : ask("change", { [name]: value }).then(() => {
@@ -313,49 +350,76 @@
 
     // --------------------------------------------------------- to the page
 
+    function drawChart() {
+      const rises = Math.ceil(losses.length / settings.steps) || 1;
+      chart(curve, { losses, scores, planned: rises * settings.steps,
+        classes: about(settings.task).names.length });
+    }
+
     async function show() {
       const accuracy = await ask("accuracy");
+      const { side: pixels, channels, answers: each } = about(settings.task);
       scores.push([losses.length, accuracy]);
       const weights = Object.fromEntries((await ask("weights"))
         .map(([name, , values]) => [name, values]));
-      const { patch, width, steps } = settings;
+      const { patch, width } = settings;
       const recent = losses.slice(-20);
       const loss = recent.reduce((all, x) => all + x, 0) / recent.length;
       numbers.textContent = `Step ${whole(losses.length)}: ` +
-        `${accuracy.toFixed(1)}% of 500 held-out digits are right` +
+        `${accuracy.toFixed(1)}% of ${whole(500 * each)} held-out ` +
+        `${pad.hidden ? "answers" : "digits"} are right` +
         (recent.length ? `, loss ${loss.toFixed(2)}.` : ".");
       curve.setAttribute("aria-label", `Loss and accuracy over the steps. ` +
         numbers.textContent);
-      const rises = Math.ceil(losses.length / steps) || 1;
-      chart(curve, { losses, scores, planned: rises * steps });
-      const side = 28 / patch;
+      drawChart();
+      const side = pixels / patch;
       const cosines = similarities(weights.pos_embed, width);
       mosaic(alike, cosines, side, side);
       alike.setAttribute("aria-label", settings.positions
         ? `${side} by ${side} maps of as many patches each: bright where ` +
           "two position vectors point the same way"
         : "no positions, so nothing is alike");
-      mosaic(embed, filters(weights["patch_embed.proj.weight"], patch ** 2),
-        patch, 8);
+      mosaic(embed, filters(weights["patch_embed.proj.weight"],
+        channels * patch ** 2), patch, 8);
       embed.setAttribute("aria-label",
         `${width} pictures of ${patch} by ${patch} weights`);
-      if (scene.pixels) await scene.show(model, scene.picture, scene.pixels);
+      if (scene.pixels?.length === channels * pixels ** 2) {
+        await scene.show(model, scene.picture, scene.pixels);
+      }
       await sayTen();
     }
 
     const pixelsOf = (bytes) =>
       Float32Array.from(bytes, (each) => each / 127.5 - 1);
-    const onPad = draw(drawing, scene, () => ready.then(() => model));
+    let opened;
+    const isOpen = new Promise((resolve) => { opened = resolve; });
+    const onPad = draw(drawing, scene, () => isOpen.then(() => model));
     look(map, scene);
 
+    /** A picture into the map, and onto the pad if it is a digit. */
+    async function put(bytes) {
+      if (!pad.hidden) return onPad.put(bytes);
+      await scene.show(model, canvasOf(bytes), pixelsOf(bytes));
+    }
+
+    /** Bytes (c h w) as a canvas. */
+    function canvasOf(bytes) {
+      const { side, channels } = about(settings.task);
+      const size = side * side;
+      const data = bytes.map((_, i) =>
+        bytes[(i % channels) * size + Math.floor(i / channels)]);
+      return vitedu.pictures.canvasOf(
+        { data, width: side, height: side, channels });
+    }
+
     async function chooseTen() {
-      ten = (await ask("ten", { turn })).map((bytes, digit) => {
+      tenOf = settings.task;
+      ten = (await ask("ten", { turn })).map(({ bytes, truth }) => {
         const words = make("span");
-        const canvas = vitedu.pictures.canvasOf(
-          { data: bytes, width: 28, height: 28, channels: 1 });
-        const each = button(canvas, () => onPad.put(bytes));
+        const each = button(canvasOf(bytes), () =>
+          put(bytes).catch(tell(status)));
         each.append(words);
-        return { digit, bytes, words, each };
+        return { bytes, truth, words, each };
       });
       answers.replaceChildren(...ten.map(({ each }) => each),
         button("Ten others", () => {
@@ -367,14 +431,21 @@
 
     async function sayTen() {
       if (!ten.length) return;
+      const { names, side } = about(settings.task);
       const images = ten.map(({ bytes }) => pixelsOf(bytes));
       const found = await ask("classify", { images });
-      ten.forEach(({ digit, words, each }, i) => {
-        const { logits } = found[i];
-        const said = logits.indexOf(Math.max(...logits));
-        words.textContent = said === digit ? `${said} ✓` : `${said} ✗`;
-        each.classList.toggle("wrong", said !== digit);
-        each.setAttribute("aria-label", `A ${digit}, taken for a ${said}`);
+      ten.forEach(({ truth, words, each }, i) => {
+        const { said } = found[i];
+        const right = truth.filter((label, k) => label === said[k]).length;
+        const isRight = right === truth.length;
+        const mark = isRight ? "✓" : "✗";
+        words.textContent = truth.length > 1 ? `${right} of ${truth.length}`
+          : `${names[said[0]]} ${mark}`;
+        each.classList.toggle("wrong", !isRight);
+        each.setAttribute("aria-label", truth.length > 1
+          ? `A picture, ${right} of ${truth.length} patches right`
+          : `${side === 28 ? "A" : "A picture,"} ${names[truth[0]]}, taken ` +
+            `for ${side === 28 ? "a " : ""}${names[said[0]]}`);
       });
     }
 
@@ -402,13 +473,11 @@
     try {
       await ready;
       if (wrong.length) status.textContent = `The link: ${wrong.join("; ")}.`;
-      await onPad.put(ten[3].bytes);
     } catch (error) {
       tell(status)(error);
     }
-    new MutationObserver(() => losses && chart(curve, { losses, scores,
-      planned: settings.steps })).observe(document.documentElement,
-      { attributeFilter: ["data-theme"] });
+    new MutationObserver(() => losses && drawChart())
+      .observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }
 
   for (const place of document.querySelectorAll(".try[data-part=learn]")) {

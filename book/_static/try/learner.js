@@ -7,8 +7,10 @@
 
 (() => {
   // What a link or a call may set: the values, and the usual one first.
+  const TASKS = vitedu.tasks();
   const OPTIONS = {
-    patch: [7, 4, 14],
+    task: ["digits", ...Object.keys(TASKS)],
+    patch: [7, 4, 14, 2, 8], // of digits the first three, else what TASKS says
     width: [16, 32, 64],
     depth: [2, 1, 3, 4],
     heads: [2, 1, 4],
@@ -41,8 +43,22 @@
         throw new RangeError(`${name} is ${words}, not ${value}`);
       }
     }
-    return { ...USUAL, ...given };
+    const task = given.task ?? USUAL.task;
+    const patches = patchesOf(task);
+    const found = { ...USUAL, patch: patches[0], ...given };
+    if (!patches.includes(found.patch)) {
+      throw new RangeError(`patch is one of ${patches.join(", ")} where the ` +
+        `task is ${task}, not ${found.patch}`);
+    }
+    return found;
   }
+
+  /** The sizes of patches that fit the pictures of a task; the usual first. */
+  const patchesOf = (task) => TASKS[task]?.patches ?? [7, 4, 14];
+
+  /** Sides, channels, class names and answers of a task. */
+  const about = (task) => TASKS[task] ??
+    { side: 28, channels: 1, names: DIGITS, answers: 1 };
 
   /** The package's digits: bytes, labels, how many are to learn from. */
   async function digitSet() {
@@ -58,22 +74,29 @@
 
   // ------------------------------------------------------- files of weights
 
-  const PREPROCESS = { crop: 1, image_size: [28, 28], in_channels: 1,
-    interpolation: "bilinear", mean: [0.5], std: [0.5] };
+  const preprocessOf = ({ side, channels }) => ({ crop: 1,
+    image_size: [side, side], in_channels: channels, interpolation: "bilinear",
+    mean: Array(channels).fill(0.5), std: Array(channels).fill(0.5) });
 
   /** A network's configuration, as the package writes it. */
-  const configOf = ({ patch, width, depth, heads }) => ({
-    block: { name: "Standard" }, class_token: true, depth, drop_path: 0,
-    dropout: 0, embed_dim: width, gelu: "exact", image_size: [28, 28],
-    in_channels: 1, mlp_dim: 4 * width, norm_eps: 1e-6, num_classes: 10,
-    num_heads: heads, patch_size: [patch, patch], pool: "token",
-    position: { at: "stem", name: "Learned1D" }, pre_logits: null,
-    stem: { name: "Patches" } });
+  function configOf({ task, patch, width, depth, heads }) {
+    const { side, channels, names } = about(task);
+    return {
+      block: { name: "Standard" }, class_token: true, depth, drop_path: 0,
+      dropout: 0, embed_dim: width, gelu: "exact", image_size: [side, side],
+      in_channels: channels, mlp_dim: 4 * width, norm_eps: 1e-6,
+      num_classes: names.length, num_heads: heads, patch_size: [patch, patch],
+      pool: "token", position: { at: "stem", name: "Learned1D" },
+      pre_logits: null, stem: { name: "Patches" } };
+  }
 
   /** A safetensors file that `vitedu.load` reads, as a Blob. */
   function toFile(settings, weights) {
-    const content = { class_names: DIGITS, config: configOf(settings),
-      preprocess: PREPROCESS };
+    const { names, answers } = about(settings.task);
+    if (answers > 1) throw new Error("this network answers for each patch, " +
+      "and vitedu.load reads those that answer once");
+    const content = { class_names: names, config: configOf(settings),
+      preprocess: preprocessOf(about(settings.task)) };
     const header = { __metadata__: { vitedu: JSON.stringify(content) } };
     let place = 0;
     for (const [name, shape, { length }] of weights) {
@@ -92,10 +115,12 @@
     try {
       const length = Number(new DataView(bytes).getBigUint64(0, true));
       const text = new TextDecoder().decode(new Uint8Array(bytes, 8, length));
-      const { __metadata__: about, ...tensors } = JSON.parse(text);
-      const { config } = JSON.parse(about.vitedu);
-      const settings = { patch: config.patch_size[0], width: config.embed_dim,
-        depth: config.depth, heads: config.num_heads };
+      const { __metadata__: saved, ...tensors } = JSON.parse(text);
+      const { config } = JSON.parse(saved.vitedu);
+      const task = OPTIONS.task.find((each) =>
+        about(each).side === config.image_size[0]);
+      const settings = { task, patch: config.patch_size[0],
+        width: config.embed_dim, depth: config.depth, heads: config.num_heads };
       checked(settings);
       const alike = JSON.stringify(configOf(settings));
       const same = Object.entries(JSON.parse(alike)).every(([name, value]) =>
@@ -116,7 +141,8 @@
 
   /** A worker with the digits, to be asked as teach.js says. */
   async function learner() {
-    const ask = vitedu.employ(vitedu.teacher, vitedu.trainable, vitedu.kernels);
+    const { teacher, trainable, kernels, tasks } = vitedu;
+    const ask = vitedu.employ(teacher, trainable, kernels, tasks);
     await ask({ call: "take", given: await digitSet() });
     return Object.assign((call, given) => ask({ call, given }),
       { stop: ask.stop });
@@ -124,11 +150,13 @@
 
   /** A network as the stations know them, that `ask` answers for. */
   function modelOf(ask, settings) {
+    const what = about(settings.task);
     const model = { name: "yours", config: configOf(settings),
-      classNames: DIGITS, preprocess: PREPROCESS };
+      classNames: what.names, preprocess: preprocessOf(what) };
     model.classify = async (pixels) => {
       const [found] = await ask("classify", { images: [pixels] });
-      return { ...found, top: vitedu.top(found.logits, DIGITS) };
+      return { ...found, top: vitedu.top(
+        found.logits.subarray(0, what.names.length), what.names) };
     };
     return model;
   }
@@ -152,6 +180,6 @@
     return { accuracy, steps: told.steps, losses };
   }
 
-  Object.assign(vitedu, { learn, learning: { OPTIONS, BATCH, checked, learner,
-    modelOf, toFile, fromFile } });
+  Object.assign(vitedu, { learn, learning: { OPTIONS, BATCH, about, checked,
+    patchesOf, learner, modelOf, toFile, fromFile } });
 })();

@@ -195,18 +195,13 @@
       picture.src = `data:image/jpeg;base64,${told[name.value].picture}`;
     }
 
-    function point({ clientX, clientY }) {
-      const { left, top, width, height } = canvas.getBoundingClientRect();
-      const [rows, columns] = told[name.value].grid;
-      patch = [Math.floor(((clientY - top) / height) * rows),
-        Math.floor(((clientX - left) / width) * columns)];
+    function point(event) {
+      patch = cellAt(event, canvas, told[name.value].grid);
       draw();
     }
 
     function step(event) {
-      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1],
-        ArrowRight: [0, 1] };
-      const move = moves[event.key];
+      const move = ARROWS[event.key];
       if (!move) return;
       event.preventDefault();
       patch = patch.map((at, i) =>
@@ -281,7 +276,355 @@
 
   vitedu.kinOf = kinOf;
 
-  const SWITCHES = { compass, parts, mixup, kin, sizes };
+  // -------------------------------------- chapter 15: the corners by hand
+
+  const CIVIDIS = [[0, 34, 78], [125, 124, 120], [254, 232, 56]];
+
+  /** The colour of a share from 0 to 1, as the chapter's maps have it. */
+  function colour(share) {
+    const at = Math.min(1, Math.floor(2 * share));
+    const mixed = CIVIDIS[at].map((low, i) =>
+      low + (2 * share - at) * (CIVIDIS[at + 1][i] - low));
+    return `rgb(${mixed.map(Math.round)})`;
+  }
+
+  function corners(place) {
+    const told = JSON.parse(place.dataset.told);
+    const [side, grid, cell] = [224, 14, 16];
+    // the photograph, its map, and a row below for what has no place in it
+    const canvas = make("canvas", { width: 2 * side + cell,
+      height: side + 2 * cell, role: "img" });
+    const changes = Object.fromEntries(told.changes.map(([name], i) => [i, name]));
+    const [asked, change] = choice("The corners", changes, draw);
+    const names = Object.keys(told.pictures);
+    const [pictured, name] = choice("Photograph",
+      Object.fromEntries(names.map((each) => [each, each])), show);
+    const loss = make("p", { class: "try-head" });
+    const words = make("p", { class: "try-said" });
+    const answer = make("div");
+    place.append(make("div", { class: "try-switch try-corners" }, canvas,
+      make("div", { class: "try-controls" }, asked, pictured),
+      make("div", { "aria-live": "polite" }, loss, words, answer)));
+    const picture = new Image();
+    picture.addEventListener("load", draw);
+
+    function show() {
+      picture.src = told.pictures[name.value];
+    }
+
+    function draw() {
+      const [what, added, photographs] = told.changes[change.value];
+      const { lengths, giants: [inside, outside], top } =
+        photographs[names.indexOf(name.value)];
+      const sizes = Uint8Array.from(atob(lengths), (x) => x.charCodeAt(0));
+      const others = sizes.length - grid * grid;
+      const pen = canvas.getContext("2d");
+      pen.clearRect(0, 0, canvas.width, canvas.height);
+      pen.drawImage(picture, 0, 0, side, side);
+      sizes.forEach((size, i) => {
+        if (!size) return;
+        const patch = i - others;
+        const [row, column] = patch < 0
+          ? [grid + 1, grid / 2 - others + 2 * i]
+          : [Math.floor(patch / grid), patch % grid];
+        pen.fillStyle = colour((size - 1) / 254);
+        pen.fillRect(side + cell + column * cell, row * cell, cell, cell);
+      });
+      const where = `${inside} in the picture` +
+        (others ? `, ${outside} among the registers` : "");
+      canvas.setAttribute("aria-label",
+        `${name.value} and how long its tokens are, corners ${what}`);
+      loss.textContent = `Loss on a thousand photographs: ${added}`;
+      words.textContent = `Giants in this one: ${where}. It says:`;
+      answer.replaceChildren(bars(top.map(([name, share]) => ({ name, share }))));
+    }
+    show();
+  }
+
+  /** Where a canvas was pointed at, in cells: [row, column]. */
+  function cellAt({ clientX, clientY }, canvas, [rows, columns]) {
+    const { left, top, width, height } = canvas.getBoundingClientRect();
+    const at = [((clientY - top) / height) * rows,
+      ((clientX - left) / width) * columns];
+    return at.map((x, i) =>
+      Math.min([rows, columns][i] - 1, Math.max(0, Math.floor(x))));
+  }
+
+  const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1],
+    ArrowRight: [0, 1] };
+
+  /** `call` with each cell that a pointer comes to, pressed; the first too. */
+  function dragged(canvas, grid, call) {
+    let last = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      canvas.setPointerCapture(event.pointerId);
+      last = cellAt(event, canvas, grid);
+      call(last, true);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (last === null) return;
+      const now = cellAt(event, canvas, grid);
+      if (String(now) !== String(last)) call(last = now, false);
+    });
+    for (const end of ["pointerup", "pointercancel"]) {
+      canvas.addEventListener(end, () => {
+        last = null;
+      });
+    }
+  }
+
+  // ------------------------------------ chapter 16: which of six networks knows?
+
+  const SIX = 6; // patches along a side of the picture
+
+  /** What a network says of two cells, in tenths of "A is left of B"; of all
+      pairs of cells in two columns, the first cell's pairs come first. */
+  function tenthsOf(tenths, a, b) {
+    const before = Math.max(0, Math.floor((b + SIX - 1 - (a % SIX)) / SIX));
+    return Number(tenths[a * SIX * (SIX - 1) + b - before]);
+  }
+
+  function pairs(place) {
+    const { tenths, glyphs } = JSON.parse(place.dataset.told);
+    const side = 384;
+    const colors = ["#2f6fb0", "#b8323a"];
+    const at = [[0, 0], [0, 3]]; // row and column of A and of B
+    let held = 0;
+    const canvas = make("canvas", { width: side, height: side, tabindex: 0,
+      role: "application", keydown: step });
+    const [asked, moved] = choice("Arrow keys move", { 0: "A", 1: "B" },
+      (value) => { held = Number(value); });
+    const head = make("p", { class: "try-head" });
+    const said = make("p", { class: "try-said", "aria-live": "polite" });
+    const answers = make("ol", { class: "guesses try-six" });
+    place.append(make("div", { class: "try-switch try-kin" }, canvas,
+      make("div", {}, head, answers),
+      make("div", { class: "try-controls" }, asked,
+        make("button", { type: "button", click: mirror },
+          "Both to the other half"), said)));
+    dragged(canvas, [SIX, SIX], (cell, isFirst) => {
+      if (isFirst) held = nearest(cell);
+      moved.value = held;
+      move(cell);
+    });
+
+    function nearest([row, column]) {
+      const far = at.map(([r, c]) => (r - row) ** 2 + (c - column) ** 2);
+      return far[0] <= far[1] ? 0 : 1;
+    }
+
+    function move(cell) {
+      const isFree = String(cell) !== String(at[1 - held]);
+      if (isFree && cell.every((x) => x >= 0 && x < SIX)) at[held] = cell;
+      draw();
+    }
+
+    function step(event) {
+      const by = ARROWS[event.key];
+      if (!by) return;
+      event.preventDefault();
+      move(at[held].map((x, i) => x + by[i]));
+    }
+
+    function mirror() {
+      for (const cell of at) cell[0] = SIX - 1 - cell[0];
+      draw();
+    }
+
+    function draw() {
+      const pen = canvas.getContext("2d");
+      const cell = side / SIX;
+      pen.fillStyle = "rgb(128, 128, 128)";
+      pen.fillRect(0, 0, side, side);
+      pen.setLineDash([4, 8]);
+      Object.assign(pen, { strokeStyle: "white", lineWidth: 2 });
+      pen.strokeRect(-9, side / 2, side + 18, side);
+      pen.setLineDash([]);
+      at.forEach(([row, column], k) => {
+        const [x, y, dot] = [column * cell, row * cell, cell / 4];
+        [...glyphs[k]].forEach((lit, i) => {
+          pen.fillStyle = lit === "1" ? "rgb(192, 192, 192)" : "rgb(64, 64, 64)";
+          pen.fillRect(x + (i % 4) * dot, y + Math.floor(i / 4) * dot, dot, dot);
+        });
+        Object.assign(pen, { strokeStyle: colors[k], lineWidth: 5 });
+        pen.strokeRect(x + 2.5, y + 2.5, cell - 5, cell - 5);
+        pen.fillStyle = colors[k];
+        pen.fillRect(x, y, 22, 24);
+        Object.assign(pen, { fillStyle: "white", font: "bold 18px sans-serif" });
+        pen.fillText("AB"[k], x + 5, y + 18);
+      });
+      sayAll();
+    }
+
+    function sayAll() {
+      const [a, b] = at.map(([row, column]) => row * SIX + column);
+      const where = at.map(([row, column], k) =>
+        `${"AB"[k]} in row ${row + 1}, column ${column + 1}`).join("; ");
+      canvas.setAttribute("aria-label", where);
+      if (a % SIX === b % SIX) {
+        head.textContent = "Neither is further left.";
+        said.textContent = `${where}.`;
+        answers.replaceChildren();
+        return;
+      }
+      const isLeft = a % SIX < b % SIX;
+      head.textContent = `Is A left of B? ${isLeft ? "Yes" : "No"}. ` +
+        "How sure each of them is of yes:";
+      const right = [];
+      answers.replaceChildren(...Object.entries(tenths).map(([name, all]) => {
+        const tenth = tenthsOf(all, a, b);
+        const isRight = tenth >= 5 === isLeft;
+        if (isRight) right.push(name);
+        const words = `${tenth >= 5 ? "yes" : "no"} ${isRight ? "✓" : "✗"}`;
+        return make("li", { style: `--share: ${10 * tenth + 5}` },
+          make("span", {}, name), " ", make("span", {}, words));
+      }));
+      said.textContent = `${where}. Right: ${right.join(", ") || "none"}.`;
+    }
+    draw();
+  }
+
+  vitedu.tenthsOf = tenthsOf;
+
+  // --------------------------------- chapter 19: a picture from what is visible
+
+  const COVER = [232, 176, 74]; // as in the chapter's figures
+
+  function mask(place) {
+    const [rows, size] = [7, 28];
+    const count = rows * rows;
+    const grid = [rows, rows];
+    // the chapter's: two columns of a digit
+    const hidden = Array.from({ length: count }, (_, i) =>
+      i >= 42 || ![2, 3].includes(i % rows));
+    let cursor = [0, 2];
+    let covers = true; // what a pointer that is pressed does
+    let model, reader, picture, pixels;
+    const drawn = (words, more) => {
+      const canvas = make("canvas",
+        { width: 280, height: 280, role: "img", "aria-label": words, ...more });
+      return [make("figure", {}, canvas, make("figcaption", {}, words)), canvas];
+    };
+    const [first, seen] = drawn("what it sees",
+      { tabindex: 0, role: "application", keydown: press });
+    const [second, whole] = drawn("completed");
+    const [third, original] = drawn("as it is");
+    const digits = Object.fromEntries([...Array(10).keys()].map((x) => [x, x]));
+    const [asked, digit] = choice("Digit", digits, () => show());
+    const said = make("p", { class: "try-said", "aria-live": "polite" },
+      "Loading ...");
+    const named = make("div");
+    digit.value = 4;
+    place.append(make("p", { class: "try-head" },
+      "Cover and uncover patches on the left"),
+    make("div", { class: "try-three" }, first, second, third),
+    make("p", { class: "try-buttons" }, asked,
+      make("button", { type: "button", click: shuffle },
+        "Cover three quarters at random")), said,
+    make("p", { class: "try-head" }, "What chapter 5's classifier reads in it"),
+    named);
+    dragged(seen, grid, (cell, isFirst) => {
+      const at = cell[0] * rows + cell[1];
+      if (isFirst) covers = !hidden[at];
+      cursor = cell;
+      cover(at, covers);
+    });
+
+    function cover(at, isCovered) {
+      const isLast = hidden.filter((x) => !x).length === 1;
+      if (isCovered && isLast && !hidden[at]) return; // one is left to see
+      hidden[at] = isCovered;
+      change();
+    }
+
+    function press(event) {
+      const at = cursor[0] * rows + cursor[1];
+      const by = ARROWS[event.key];
+      if (!by && event.key !== " ") return;
+      event.preventDefault();
+      if (!by) return cover(at, !hidden[at]);
+      cursor = cursor.map((x, i) =>
+        Math.min(rows - 1, Math.max(0, x + by[i])));
+      change();
+    }
+
+    function shuffle() {
+      const order = hidden.map((_, i) => [Math.random(), i]).sort(
+        ([one], [other]) => one - other);
+      order.forEach(([, i], rank) => { hidden[i] = rank < 37; });
+      change();
+    }
+
+    /** Levels (28 x 28), enlarged onto a canvas; no digit where covered. */
+    function paint(canvas, levels, covered) {
+      const pen = canvas.getContext("2d");
+      const small = vitedu.pictures.canvasOf(
+        { data: levels, width: size, height: size, channels: 1 });
+      pen.imageSmoothingEnabled = false;
+      pen.drawImage(small, 0, 0, canvas.width, canvas.height);
+      const cell = canvas.width / rows;
+      covered?.forEach((isHidden, i) => {
+        if (!isHidden) return;
+        pen.fillStyle = `rgb(${COVER.join(", ")})`;
+        pen.fillRect((i % rows) * cell, Math.floor(i / rows) * cell, cell, cell);
+      });
+    }
+
+    function change() {
+      if (!model) return;
+      paint(seen, picture.data, hidden);
+      const pen = seen.getContext("2d");
+      const cell = seen.width / rows;
+      Object.assign(pen, { strokeStyle: "#3333ff", lineWidth: 3 });
+      pen.strokeRect(cursor[1] * cell + 1.5, cursor[0] * cell + 1.5,
+        cell - 3, cell - 3);
+      const some = hidden.filter((x) => !x).length;
+      seen.setAttribute("aria-label", `What it sees: ${some} of ${count} ` +
+        `patches. Row ${cursor[0] + 1}, column ${cursor[1] + 1}: ` +
+        `${hidden[cursor[0] * rows + cursor[1]] ? "covered" : "visible"}`);
+      said.textContent = `It sees ${some} of ${count} patches` +
+        (Math.abs(some - 12) > 4 ? "; it has learned with twelve." : ".");
+      ask().catch(tell(said));
+    }
+
+    const ask = newest(async () => {
+      const now = [...hidden];
+      const { patches } = await model.complete(pixels, now);
+      const levels = picture.data.map((level, i) => {
+        const [y, x] = [Math.floor(i / size), i % size];
+        const patch = Math.floor(y / 4) * rows + Math.floor(x / 4);
+        const found = patches[16 * patch + 4 * (y % 4) + (x % 4)];
+        return now[patch] ? 127.5 * (found + 1) : level; // it clips itself
+      });
+      paint(whole, levels);
+      const read = { ...picture, data: levels };
+      const { top } = await reader.classify(
+        vitedu.pictures.normalise(read, reader.preprocess));
+      named.replaceChildren(bars(top.slice(0, 3)));
+      place.dataset.completed = now.map(Number).join("");
+    });
+
+    function show() {
+      const bytes = Uint8ClampedArray.from(atob(vitedu.digits),
+        (each) => each.charCodeAt(0));
+      const area = size * size;
+      const data = bytes.slice(area * digit.value, area * (+digit.value + 1));
+      picture = { data, width: size, height: size, channels: 1 };
+      pixels = vitedu.pictures.normalise(picture, model.preprocess);
+      paint(original, data);
+      change();
+    }
+
+    Promise.all([vitedu.load("mae-mnist"), vitedu.load("mnist-tiny"),
+      vitedu.run("digits.js")]).then((loaded) => {
+      [model, reader] = loaded;
+      show();
+    }).catch(tell(said));
+  }
+
+  const SWITCHES =
+    { compass, parts, mixup, kin, sizes, corners, pairs, mask };
   for (const place of document.querySelectorAll(".try")) {
     SWITCHES[place.dataset.part]?.(place);
   }

@@ -1,18 +1,24 @@
-// The worker that trains: chapter 5. It holds the digits and a network of
-// train.js, and does one thing at a time for learn.js, which asks:
+// The worker that trains: chapter 5. It holds the digits (or draws the pictures
+// of tasks.js) and a network of train.js, and does one thing at a time for
+// learn.js, which asks:
 //
-//   const { teacher, trainable, kernels } = vitedu;
-//   const ask = vitedu.employ(teacher, trainable, kernels);
+//   const { teacher, trainable, kernels, tasks } = vitedu;
+//   const ask = vitedu.employ(teacher, trainable, kernels, tasks);
 //   const { losses } = await ask({ call: "train", given: { most: 100 } });
 "use strict";
 
-vitedu.teacher = function teacher(trainable, kernels) {
+vitedu.teacher = function teacher(trainable, kernels, tasks) {
   const SIZE = 28 * 28;
+  const HELD = 500; // pictures that it doesn't learn from
+  const SECRET = 2 ** 30; // and the seed that they follow from
+  const DIGITS = { side: 28, channels: 1, classes: 10, answers: 1 };
+  const drawn = tasks();
   const SHIFT = 2; // pixels, each way
   const WARMUP = 0.1; // of the steps
   const [BETA1, BETA2, TINY, DECAY] = [0.9, 0.999, 1e-8, 0.01]; // AdamW's
   let digits; // { images, labels, train: how many of them to learn from }
   let settings, network, random, labels, order;
+  let task, held; // what is drawn, null for digits; [{ bytes, pixels, truth }]
   let steps, updates, spent; // of this rise and fall, of all, milliseconds
 
   // ------------------------------------------------------------- small parts
@@ -47,11 +53,44 @@ vitedu.teacher = function teacher(trainable, kernels) {
     return pixels;
   }
 
+  /** A drawn picture, as `held` has them. */
+  function draw(by, stream) {
+    const { picture, truth } = by(stream);
+    return { bytes: picture, truth,
+      pixels: Float32Array.from(picture, (each) => each / 127.5 - 1) };
+  }
+
+  /** What it doesn't learn from. */
+  function heldOut() {
+    if (task) {
+      const stream = numbers(SECRET);
+      return Array.from({ length: HELD }, () =>
+        draw(task.held ?? task.draw, stream));
+    }
+    const { images, labels: all, train } = digits;
+    return Array.from({ length: all.length - train }, (_, i) => {
+      const at = train + i;
+      return { pixels: pixelsOf(at), truth: [all[at]],
+        bytes: images.slice(at * SIZE, (at + 1) * SIZE) };
+    });
+  }
+
+  /** All logits of a picture of the batch: (answers * classes,). */
   const logitsOf = (image) => {
-    const from = network.at.logits + 10 * image;
-    return network.M.slice(from, from + 10);
+    const size = network.sizes.answers * network.sizes.classes;
+    const from = network.at.logits + size * image;
+    return network.M.slice(from, from + size);
   };
-  const largest = (row) => row.indexOf(Math.max(...row));
+
+  /** The classes that it answers for a picture of the batch, (answers,). */
+  function saidOf(image) {
+    const { answers, classes } = network.sizes;
+    const logits = logitsOf(image);
+    return Array.from({ length: answers }, (_, i) => {
+      const row = logits.subarray(i * classes, (i + 1) * classes);
+      return row.indexOf(Math.max(...row));
+    });
+  }
 
   // ----------------------------------------------------------------- one step
 
@@ -78,7 +117,7 @@ vitedu.teacher = function teacher(trainable, kernels) {
     }
   }
 
-  /** One update from images and labels; their mean loss before it. */
+  /** One update from images and all their labels; the mean loss before it. */
   function trainStep(images, truth, rate) {
     images.forEach((pixels, i) => network.setImage(i, pixels));
     network.forward(images.length);
@@ -88,9 +127,17 @@ vitedu.teacher = function teacher(trainable, kernels) {
     return loss;
   }
 
-  /** The next images of the epoch, each moved at random. */
+  /** The next images of the epoch, each moved at random; or drawn ones. */
   function nextBatch() {
     const { batch } = settings;
+    if (task) {
+      const found = Array.from({ length: batch }, () =>
+        draw(task.draw, random));
+      const truth = found.flatMap((each) => each.truth);
+      const any = () => Math.floor(random() * task.names.length);
+      return [found.map(({ pixels }) => pixels),
+        settings.shuffled ? truth.map(any) : truth];
+    }
     if (order.length < batch) order = shuffle([...Array(digits.train).keys()]);
     const chosen = order.splice(0, batch);
     const move = () => Math.floor(random() * (2 * SHIFT + 1)) - SHIFT;
@@ -106,13 +153,17 @@ vitedu.teacher = function teacher(trainable, kernels) {
       digits = given;
     },
 
-    /** Begin anew. Settings: those of `trainable`, and rate, seed, steps or
-        seconds, shuffled (whether the labels are), and kind (of kernels). */
+    /** Begin anew. Settings: those of `trainable`, and task, rate, seed, steps
+        or seconds, shuffled (whether the labels are), and kind (of kernels). */
     start({ kind, ...given }) {
       settings = given;
+      task = drawn[settings.task] ?? null;
+      const sizes = task ? { ...task, classes: task.names.length } : DIGITS;
       random = numbers(settings.seed);
-      network = trainable(kernels, settings, random, kind);
+      network = trainable(kernels, settings, sizes, random, kind);
+      network.sizes = sizes;
       [steps, updates, spent, order] = [0, 0, 0, []];
+      held = task || digits ? heldOut() : [];
       if (digits) {
         labels = Array.from(digits.labels.slice(0, digits.train));
         if (settings.shuffled) shuffle(labels);
@@ -146,22 +197,23 @@ vitedu.teacher = function teacher(trainable, kernels) {
         rate: warmupCosine(share()), seconds: spent / 1000 };
     },
 
-    /** The percentage of the held-out digits that it gets right. */
+    /** The percentage of the answers to held-out pictures that are right. */
     accuracy() {
-      let right = 0;
-      const all = digits.labels.length;
-      for (let from = digits.train; from < all; from += settings.batch) {
-        const many = Math.min(settings.batch, all - from);
-        for (let i = 0; i < many; i++) network.setImage(i, pixelsOf(from + i));
-        network.forward(many);
-        for (let i = 0; i < many; i++) {
-          right += largest(logitsOf(i)) === digits.labels[from + i];
-        }
+      let right = 0, all = 0;
+      for (let from = 0; from < held.length; from += settings.batch) {
+        const some = held.slice(from, from + settings.batch);
+        some.forEach(({ pixels }, i) => network.setImage(i, pixels));
+        network.forward(some.length);
+        some.forEach(({ truth }, i) => {
+          const said = saidOf(i);
+          right += truth.filter((each, k) => each === said[k]).length;
+          all += truth.length;
+        });
       }
-      return (100 * right) / (all - digits.train);
+      return (100 * right) / all;
     },
 
-    /** Logits and maps of pictures (784,) of -1 to 1. */
+    /** Logits and maps of pictures (c h w) of -1 to 1. */
     classify({ images }) {
       const { M, t, tp, blocks } = network;
       const { heads } = settings;
@@ -169,6 +221,7 @@ vitedu.teacher = function teacher(trainable, kernels) {
       network.forward(images.length);
       return images.map((_, image) => ({
         logits: logitsOf(image),
+        said: saidOf(image),
         maps: blocks.map(({ maps }) => {
           const found = new Float32Array(heads * t * t);
           for (let row = 0; row < heads * t; row++) {
@@ -180,15 +233,14 @@ vitedu.teacher = function teacher(trainable, kernels) {
       }));
     },
 
-    /** A held-out digit of each class, as bytes: another ten for each turn. */
+    /** Ten held-out pictures, of digits one of each: { bytes, truth }, with
+        others in each turn. */
     ten({ turn }) {
-      return [...Array(10).keys()].map((digit) => {
-        const of = [];
-        for (let i = digits.train; i < digits.labels.length; i++) {
-          if (digits.labels[i] === digit) of.push(i);
-        }
-        const index = of[turn % of.length];
-        return digits.images.slice(index * SIZE, (index + 1) * SIZE);
+      return [...Array(10).keys()].map((which) => {
+        const of = task ? held : held.filter(({ truth }) => truth[0] === which);
+        const at = task ? 10 * turn + which : turn;
+        const { bytes, truth } = of[at % of.length];
+        return { bytes, truth };
       });
     },
 

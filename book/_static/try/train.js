@@ -1,5 +1,5 @@
 // A Vision Transformer that can learn: chapters 1 to 4 once more, forward and
-// backward, for small grey pictures. teach.js is its training.
+// backward, for small pictures. teach.js is its training.
 //
 // All numbers stand in the one array M of kernels.js, and a tensor is where it
 // begins there. Weights come first, with timm's names, then their gradients,
@@ -7,15 +7,18 @@
 "use strict";
 
 /** A new network. Settings: patch, width, depth, heads, positions (whether it
-    has any), and batch, the most images at a time. `random` gives numbers from
-    0 to 1, and `kind` is kernels.js's. */
-vitedu.trainable = function trainable(kernels, settings, random, kind) {
-  const SIDE = 28;
-  const CLASSES = 10;
+    has any), and batch, the most images at a time. `sizes`: the side of a
+    picture and its channels, classes, and answers: one, by the class token, or
+    one from each patch. `random` gives numbers from 0 to 1, and `kind` is
+    kernels.js's. */
+vitedu.trainable = function trainable(kernels, settings, sizes, random, kind) {
+  const { side, channels, classes, answers } = sizes;
   const EPS = 1e-6; // of the norms
   const { patch: p, width: d, depth, heads, batch } = settings;
   const hd = d / heads;
-  const t = (SIDE / p) ** 2 + 1; // tokens
+  const t = (side / p) ** 2 + 1; // tokens
+  const asked = answers === 1 ? 0 : 1; // the first token that is read
+  const numbers = channels * p * p; // of a patch
   const tp = (t + 3) & ~3; // to the next four, for rows of maps
 
   // ------------------------------------------------------- room for all of it
@@ -25,7 +28,7 @@ vitedu.trainable = function trainable(kernels, settings, random, kind) {
     shapes[`${name}.weight`] = [rows, ...columns];
     shapes[`${name}.bias`] = [rows];
   };
-  layer("patch_embed.proj", d, 1, p, p);
+  layer("patch_embed.proj", d, channels, p, p);
   for (let i = 0; i < depth; i++) {
     layer(`blocks.${i}.norm1`, d);
     layer(`blocks.${i}.attn.qkv`, 3 * d, d);
@@ -35,7 +38,7 @@ vitedu.trainable = function trainable(kernels, settings, random, kind) {
     layer(`blocks.${i}.mlp.fc2`, d, 4 * d);
   }
   layer("norm", d);
-  layer("head", CLASSES, d);
+  layer("head", classes, d);
   const sizeOf = (name) => shapes[name].reduce((x, y) => x * y, 1);
 
   const rows = batch * t; // of all tokens
@@ -43,8 +46,8 @@ vitedu.trainable = function trainable(kernels, settings, random, kind) {
   const weights = Object.keys(shapes)
     .reduce((sum, name) => sum + sizeOf(name) + 3, 0);
   const { M, take, isFast, product, softmax, gelu } = kernels(5 * weights +
-    depth * (rows * (17 * d + 3) + maps) + rows * (p * p + 14 * d) + maps +
-    batch * (5 * d + 40) + hd * tp + 9999, kind);
+    depth * (rows * (17 * d + 3) + maps) + rows * (numbers + 14 * d) + maps +
+    batch * answers * (5 * d + 2 * classes + 20) + hd * tp + 9999, kind);
   const [W, T] = [{}, {}]; // where a weight is, and where it is turned
   for (const name in shapes) W[name] = take(sizeOf(name));
   const count = take(0);
@@ -62,23 +65,25 @@ vitedu.trainable = function trainable(kernels, settings, random, kind) {
     qkv: 3 * rows * d, maps, values: rows * d,
     norm2: rows * d, norm2_hat: rows * d, norm2_scale: rows,
     active: 4 * rows * d, slope: 4 * rows * d }));
-  const at = room({ patches: rows * p * p, x: rows * d, dx: rows * d,
+  const read = batch * answers; // tokens
+  const at = room({ patches: rows * numbers, x: rows * d, dx: rows * d,
     out: 4 * rows * d, dout: 4 * rows * d, dqkv: 3 * rows * d,
-    dmap: t * tp, turned: hd * tp, read: batch * d, dread: batch * d,
-    norm: batch * d, norm_hat: batch * d, norm_scale: batch,
-    logits: batch * CLASSES, dlogits: batch * CLASSES });
+    dmap: t * tp, turned: hd * tp, read: read * d, dread: read * d,
+    norm: read * d, norm_hat: read * d, norm_scale: read,
+    logits: read * classes, dlogits: read * classes });
 
   // for each pixel, its place among an image's patches; the class token has a
   // row there too, of zeros
-  const places = Array.from({ length: SIDE * SIDE }, (_, i) => {
-    const [y, x] = [Math.floor(i / SIDE), i % SIDE];
-    const patch = Math.floor(y / p) * (SIDE / p) + Math.floor(x / p);
-    return (patch + 1) * p * p + (y % p) * p + (x % p);
+  const places = Array.from({ length: channels * side * side }, (_, i) => {
+    const c = Math.floor(i / side / side);
+    const [y, x] = [Math.floor(i / side) % side, i % side];
+    const patch = Math.floor(y / p) * (side / p) + Math.floor(x / p);
+    return (patch + 1) * numbers + (c * p + (y % p)) * p + (x % p);
   });
 
-  /** Lay pixels of -1 to 1 (784,) among the patches of the batch. */
+  /** Lay pixels of -1 to 1 (c h w) among the patches of the batch. */
   function setImage(image, pixels) {
-    const from = at.patches + image * t * p * p;
+    const from = at.patches + image * t * numbers;
     for (let i = 0; i < places.length; i++) M[from + places[i]] = pixels[i];
   }
 
@@ -94,7 +99,7 @@ vitedu.trainable = function trainable(kernels, settings, random, kind) {
       if (name === "pos_embed" && settings.positions) {
         fill(name, () => normal(0.02));
       } else if (name.startsWith("patch_embed") && c) {
-        const std = 1 / p / 0.87962566103423978;
+        const std = 1 / Math.sqrt(numbers) / 0.87962566103423978;
         fill(name, () => { // cut at two deviations
           let draw = Infinity;
           while (Math.abs(draw) > 2 * std) draw = normal(std);
@@ -272,25 +277,25 @@ vitedu.trainable = function trainable(kernels, settings, random, kind) {
       add(at.x, at.out, rows * d);
     });
     for (let image = 0; image < many; image++) { // equation (4)
-      const token = at.x + image * t * d;
-      M.copyWithin(at.read + image * d, token, token + d);
+      const token = at.x + (image * t + asked) * d;
+      M.copyWithin(at.read + image * answers * d, token, token + answers * d);
     }
-    norm(at, "norm", at.read, "norm", many);
-    linear(at.logits, at.norm, "head", many);
+    norm(at, "norm", at.read, "norm", many * answers);
+    linear(at.logits, at.norm, "head", many * answers);
   }
 
-  /** The mean loss of the images' labels, and its slope in at.dlogits. */
+  /** The mean loss of all answers' labels, and its slope in at.dlogits. */
   function crossEntropy(truth) {
     let loss = 0;
-    truth.forEach((label, image) => {
-      const row = M.subarray(at.logits + image * CLASSES,
-        at.logits + (image + 1) * CLASSES);
+    truth.forEach((label, answer) => {
+      const row = M.subarray(at.logits + answer * classes,
+        at.logits + (answer + 1) * classes);
       const most = Math.max(...row);
       const sum = row.reduce((all, each) => all + Math.exp(each - most), 0);
       loss += (Math.log(sum) + most - row[label]) / truth.length;
       row.forEach((each, k) => {
         const share = Math.exp(each - most) / sum;
-        M[at.dlogits + image * CLASSES + k] =
+        M[at.dlogits + answer * classes + k] =
           (share - (k === label)) / truth.length;
       });
     });
@@ -300,13 +305,14 @@ vitedu.trainable = function trainable(kernels, settings, random, kind) {
   /** at.dlogits -> the gradient of every weight. */
   function backward(many) {
     const rows = many * t;
-    linearBack(at.dout, at.dlogits, at.norm, "head", many);
-    M.fill(0, at.dread, at.dread + many * d);
-    normBack(at.dread, at.dout, at, "norm", "norm", many);
+    const read = many * answers;
+    linearBack(at.dout, at.dlogits, at.norm, "head", read);
+    M.fill(0, at.dread, at.dread + read * d);
+    normBack(at.dread, at.dout, at, "norm", "norm", read);
     M.fill(0, at.dx, at.dx + rows * d);
     for (let image = 0; image < many; image++) {
-      const from = at.dread + image * d;
-      M.copyWithin(at.dx + image * t * d, from, from + d);
+      const from = at.dread + image * answers * d;
+      M.copyWithin(at.dx + (image * t + asked) * d, from, from + answers * d);
     }
     for (let i = blocks.length - 1; i >= 0; i--) {
       const [kept, name] = [blocks[i], `blocks.${i}`];

@@ -87,6 +87,16 @@
     };
   }
 
+  /** Until a part of the page is about to be seen: what it needs is large. */
+  const onceSeen = (place) => new Promise((resolve) => {
+    const watch = new IntersectionObserver(([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      watch.disconnect();
+      resolve();
+    }, { rootMargin: "300px" });
+    watch.observe(place);
+  });
+
   /** Say what went wrong, where it is read. */
   const tell = (place) => (error) => {
     place.textContent = error.message;
@@ -326,14 +336,26 @@
     return order;
   }
 
+  const HIDDEN = { "": "no patch", corners: "the four corners",
+    middle: "four in the middle" };
+
+  /** Which patches are left out, by their numbers. */
+  function hidden(which, rows, columns) {
+    const [y, x] = which === "corners" ? [0, 0]
+      : [(rows >> 1) - 1, (columns >> 1) - 1];
+    return which === "" ? [] : [y, rows - 1 - y].flatMap((row) =>
+      [x, columns - 1 - x].map((column) => row * columns + column));
+  }
+
   /** The station "Break": the answer before and after a change. */
   function breakIt(place, scene) {
     const [shuffle, isShuffled] = tick("shuffle the patches", reorder);
     const again = make("button", { type: "button", click: reorder },
       "Shuffle again");
     const [without, isWithout] = tick("take the positions away", change);
-    const [drops, drop] = choice("leave out", {}, change);
+    const [hides, hide] = choice("leave out", HIDDEN, change);
     const [heads, head] = choice("in each block, keep", {}, change);
+    const blocks = make("fieldset", { class: "try-blocks" });
     const before = make("div");
     const after = make("div", { "aria-live": "polite" });
     const canvas = make("canvas", { width: 224, height: 224, role: "img",
@@ -341,7 +363,7 @@
     place.append(
       make("div", { class: "try-break" },
         make("div", { class: "try-controls" },
-          shuffle, again, without, drops, heads),
+          shuffle, again, without, hides, heads, blocks),
         make("div", {}, make("p", { class: "try-head" }, "What it reads"),
           canvas),
         make("div", {}, make("p", { class: "try-head" }, "Before"), before),
@@ -367,8 +389,10 @@
     }
 
     const ask = newest(async () => {
-      const changes = { order, positions: !isWithout.checked };
-      if (drop.value !== "") changes.drop = [Number(drop.value)];
+      const [rows, columns] = grid(scene.model);
+      const changes = { order, positions: !isWithout.checked,
+        drop: [...blocks.querySelectorAll(":checked")].map((x) => +x.value) };
+      if (hide.value) changes.hide = hidden(hide.value, rows, columns);
       if (head.value !== "") changes.head = Number(head.value);
       const { top } = await scene.model.classify(scene.pixels, changes);
       after.replaceChildren(bars(top.slice(0, 3)));
@@ -381,7 +405,10 @@
       const [ph, pw] = [scene.picture.height / rows,
         scene.picture.width / columns];
       pen.imageSmoothingEnabled = false;
+      pen.clearRect(0, 0, 224, 224);
+      const gone = hidden(hide.value, rows, columns);
       for (let to = 0; to < rows * columns; to++) {
+        if (gone.includes(to)) continue;
         const from = order?.[to] ?? to;
         pen.drawImage(scene.picture,
           (from % columns) * pw, Math.floor(from / columns) * ph, pw, ph,
@@ -393,14 +420,15 @@
 
     scene.onShown(() => {
       const { depth, num_heads: count } = scene.model.config;
-      const fill = (select, none, words, most) => {
-        if (select.options.length === most + 1) return;
-        select.replaceChildren(make("option", { value: "" }, none),
-          ...[...Array(most).keys()].map((i) =>
-            make("option", { value: i }, `${words} ${i + 1}`)));
-      };
-      fill(drop, "no block", "block", depth);
-      fill(head, "all heads", "only head", count);
+      if (head.options.length !== count + 1) { // another network
+        head.replaceChildren(make("option", { value: "" }, "all heads"),
+          ...[...Array(count).keys()].map((i) =>
+            make("option", { value: i }, `only head ${i + 1}`)));
+        blocks.replaceChildren(make("legend", {}, "leave out blocks"),
+          ...[...Array(depth).keys()].map((l) => make("label", {},
+            make("input", { type: "checkbox", value: l, change }),
+            ` ${l + 1}`)));
+      }
       before.replaceChildren(bars(scene.answer.top.slice(0, 3)));
       change();
     });
@@ -555,6 +583,7 @@
     }
 
     scene.onShown(() => {
+      if (scene.model.classNames.length !== meters.length) return; // a puzzle
       for (const { name, share } of vitedu.top(scene.answer.logits,
         scene.model.classNames, 10)) {
         const { bar, row } = meters[Number(name)];
@@ -734,12 +763,14 @@
     scene.onShown(() => {
       answer.replaceChildren(bars(scene.answer.top));
     });
-    const parts = [make("div"), make("div"), make("div")];
+    const parts = [1, 2, 3, 4].map(() => make("div"));
     const open = (words, part) =>
       make("details", {}, make("summary", {}, words), part);
     found.append(answer, parts[0],
       open("What would it say after each block?", parts[1]),
+      open("What do its patches have in common?", parts[3]),
       open("Break it", parts[2]));
+    parts[3].className = "try-kinds"; // filled by see.js
     look(parts[0], scene, wanted, changed);
     thoughts(parts[1], scene);
     breakIt(parts[2], scene);
@@ -795,6 +826,7 @@
   for (const place of document.querySelectorAll(".try")) {
     PARTS[place.dataset.part]?.(place); // the others are in switches.js
   }
-  vitedu.station = { make, bars, percent, choice, tick, newest, tell,
-    onceLoaded, Scene, draw, look, linked, remember };
+  vitedu.station = { make, bars, percent, choice, tick, newest, tell, grid,
+    onceSeen, onceLoaded, showPhoto, Scene, draw, look, linked, remember,
+    photo };
 })();

@@ -1,4 +1,3 @@
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,7 +5,6 @@ from hypothesis import strategies as st
 from vitedu.data.augment import Augment
 from vitedu.data.feed.arrays import BLOCK_VALUES, ArraySource
 from vitedu.data.readers.arrays import open_pair
-from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise
 
 SPEC = PreprocessSpec(image_size=(5, 4), in_channels=1, mean=0.1, std=0.3)
@@ -97,15 +95,3 @@ def test_batches_are_fed_on_the_device():
     feed = source(numbered(9), augment=AUGMENT, device="meta")
     images, labels = next(feed.batches(batch_size=4))
     assert images.device.type == labels.device.type == "meta"
-
-
-@pytest.mark.parametrize(
-    ("spec", "sentence"),
-    [
-        (PreprocessSpec(28, 1), "images are 5x4, the model wants 28x28"),
-        (PreprocessSpec((5, 4), 3), "in_channels=1, the model wants 3"),
-    ],
-)
-def test_another_size_or_other_channels_name_both(spec, sentence):
-    with pytest.raises(UserError, match=sentence):
-        source(numbered(3), preprocess=spec)

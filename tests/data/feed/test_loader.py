@@ -79,23 +79,6 @@ def test_a_sampler_is_told_the_epoch():
     assert batches(ours, epoch=2) != first == batches(ours, epoch=1)
 
 
-def test_a_sampler_that_cuts_for_processes_is_refused():
-    sampler = DistributedSampler(range(10), num_replicas=2, rank=0)
-    with pytest.raises(
-        UserError, match=r"already divides .* leave the sampler out"
-    ):
-        source(loader(sampler=sampler))
-
-
-def test_workers_that_outlive_an_epoch_are_refused():
-    """Their generators would go on, so an epoch could not be had again."""
-    made = loader(num_workers=1, persistent_workers=True)
-    with pytest.raises(UserError, match=r"give it persistent_workers=False$"):
-        source(made)
-    with pytest.raises(UserError, match="persistent_workers=True"):
-        LoaderSource(made, SPEC, ("a", "b", "c"), num_images=10)
-
-
 def test_a_list_of_batches_is_such_a_thing():
     pairs = [(numbered()[:6], LABELS[:6]), (numbered()[6:], LABELS[6:])]
     ours = source(pairs)

@@ -116,6 +116,7 @@ def test_a_small_one_keeps_its_bytes_and_its_tag(tmp_path):
     assert torch.equal(fed(tmp_path / "out"), fed(tmp_path / "in"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", [6, 7])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_wide_one_is_decoded_as_finely_as_its_crop_needs(tmp_path, tag, seed):

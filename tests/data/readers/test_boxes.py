@@ -10,7 +10,7 @@ from PIL import Image
 
 from vitedu import UserError
 from vitedu.cli import main
-from vitedu.data import load_boxes, load_dataset
+from vitedu.data import load_boxes
 
 FOLDER = resources.files("vitedu.data") / "bccd"
 ROOT = Path(__file__).parents[3]
@@ -102,17 +102,6 @@ def test_a_line_that_is_no_box_is_one_sentence(clone, line, said):
     with pytest.raises(UserError) as error:
         load_boxes("bccd", data=clone)
     assert said in str(error.value) and "\n" not in str(error.value)
-
-
-def test_wrong_names_and_places_are_one_sentence(tmp_path):
-    with pytest.raises(
-        UserError, match="no set of boxes 'mnist'; there is bcc"
-    ):
-        load_boxes("mnist")
-    with pytest.raises(UserError, match="give the folder of Blood cells"):
-        load_boxes("bccd", data=tmp_path)
-    with pytest.raises(UserError, match="load_boxes\\('bccd'\\)"):
-        load_dataset("bccd")
 
 
 def test_info_lists_it(capsys, no_data):

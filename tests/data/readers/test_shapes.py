@@ -122,28 +122,6 @@ def test_no_sine_is_so_near_to_a_half_that_a_machine_could_round_otherwise():
     assert np.abs(exact - shapes.sine_table()).max() < 0.4996
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_classes": 3}, "4 to 16 classes, got 3"),
-        ({"num_images": 0}, "num_images must be .* at least 1, got 0"),
-        (
-            {"num_images": 10**12},
-            "1,000,000,000,000 shapes needs 12.3 PB of mem",
-        ),
-        ({"image_size": 15}, "image_size must be .* at least 16 .* got 15"),
-        ({"image_size": 2048}, "image_size must be .* at most 1024, got 2048"),
-        ({"image_size": (64, 64, 3)}, "image_size must be .* 2 whole numbers"),
-        ({"seed": -1}, "seed must be .* at least 0, got -1"),
-        ({"start": -1}, "start must be .* at least 0 .* got -1"),
-    ],
-)
-def test_bad_arguments_are_one_sentence(arguments, message):
-    with pytest.raises(UserError, match=message) as error:
-        make_arrays(**{"num_images": 4} | arguments)
-    assert "\n" not in str(error.value)
-
-
 def test_a_written_folder_holds_the_arrays(tmp_path):
     folder = tmp_path / "new" / "shapes"
     write_folder(

@@ -31,11 +31,15 @@ def test_a_network_that_is_right_above_alone():
     answers = [
         9 * (is_left == up) for is_left, up in zip(left, upper, strict=True)
     ]
-    right = ablations.right_by_rows("".join(map(str, answers)))
+    tenths = "".join(map(str, answers))
+    right = ablations.right_by_rows(tenths)
     assert (right[:3, :3] == 100).all()
     assert (right[3:] == 0).all() and (right[:, 3:] == 0).all()
     _, alt = ablations.by_rows({"one": right, "two": right})
     assert "one: 100 % where it has learned, 0 below" in alt
+    assert ablations.below(tenths) == (1, 1)  # sure of all, and wrong
+    page = ablations.Pairs({"one": tenths})._repr_html_()
+    assert f"&quot;one&quot;: &quot;{tenths}&quot;" in page
 
 
 def test_every_run_is_a_point():

@@ -31,7 +31,7 @@ def test_the_two_by_two_has_a_line_for_each_network_in_each_panel():
     for axes in figure.axes:
         curves = [bars.lines[0] for bars in axes.containers]
         for line, (color, shift) in zip(
-            curves, ((PATCHES, 0.97), (ATTENTION, 1.03)), strict=True
+            curves, ((PATCHES, 1.0), (ATTENTION, 1.05)), strict=True
         ):
             places = [shift * steps for steps in (300, 1200)]
             assert list(line.get_xdata()) == pytest.approx(places)
@@ -44,6 +44,17 @@ def test_pieces_are_beside_their_photograph():
     shown = {"whole": torch.rand(3, 8, 8), "cut": torch.rand(3, 8, 8)}
     figure, _ = bias.pieces(shown, "Two.")
     assert [axes.get_title() for axes in figure.axes] == ["whole", "cut"]
+
+
+def test_both_answers_stand_beside_a_picture_in_pieces():
+    told = ("anemone, 25%", "cat, 84%")
+    figure, alt = bias.jumbled(
+        {name: (torch.rand(3, 8, 8), told) for name in ("cat", "cup")}
+    )
+    for axes in figure.axes:
+        found = (axes.get_title(), axes.get_xlabel())
+        assert found == ("anemone\n25%", "cat\n84%")
+    assert "cup: anemone, 25%; with its table shuffled too: cat, 84%" in alt
 
 
 @pytest.mark.parametrize(("name", "style"), [("L/16", "-"), ("B/32", "--")])

@@ -9,14 +9,6 @@ from tests.figures.drawn import lines, names, words
 from vitedu.figures.chapters import encoder
 
 
-def packed(axes):
-    """Each line of words that has several colours."""
-    from matplotlib.offsetbox import AnnotationBbox
-
-    rows = [each for each in axes.artists if isinstance(each, AnnotationBbox)]
-    return ["".join(names(row.offsetbox.get_children())) for row in rows]
-
-
 def test_likeness_is_the_cosine_with_one_patch_without_the_class_token():
     tokens = torch.zeros(197, 2)
     tokens[0] = torch.tensor([9.0, 9.0])  # belongs to no patch

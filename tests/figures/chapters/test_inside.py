@@ -1,5 +1,10 @@
 """Drawings of chapter 15: the numbers behind them, and their alt text."""
 
+import json
+import re
+from base64 import b64decode
+from html import unescape
+
 import pytest
 import torch
 
@@ -93,3 +98,26 @@ def test_filters_are_stretched_each_by_itself():
     first, second = (axes.images[0].get_array() for axes in figure.axes[:2])
     assert first.max() == second.max() == 1 and first.min() == 0
     assert alt.startswith("2 small pictures")
+
+
+def test_the_page_gets_the_corners_of_each_photograph():
+    lengths = torch.full((2, 200), 12.0)
+    lengths[0, :4], lengths[1, 4], lengths[1, 5] = 440, 500, torch.nan
+    answers = torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.6, 0.3, 0.1, 0.0]])
+    row = {"value": 0.7, "more": 0.01, "error_of_more": 0.002}
+    shown = inside.Corners(
+        dict.fromkeys(("cat", "cup"), torch.rand(3, 28, 28)),
+        {"moved": (lengths, answers)},
+        {"moved": row},
+        ["a cat", 'a "cup"', "tea & milk", "none"],
+    )
+    [told] = re.findall('data-told="(.*?)"', shown._repr_html_())
+    told = json.loads(unescape(told))
+    assert told["pictures"]["cat"].startswith("data:image/jpeg;base64,")
+    [[name, loss, (cat, cup)]] = told["changes"]
+    assert (name, loss) == ("moved", "0.700 (+0.010 ± 0.002)")
+    assert cat["giants"] == [0, 4] and cup["giants"] == [1, 0]
+    best = [["tea & milk", 0.7], ['a "cup"', 0.2], ["a cat", 0.1]]
+    assert cat["top"] == best
+    sizes = b64decode(cup["lengths"])
+    assert len(sizes) == 200 and sizes[4] > 240 and sizes[5] == 0

@@ -101,7 +101,7 @@ def test_a_profile_knows_products_and_ends_on_the_rest():
         F.gelu(model(torch.ones(64, 256))).sum().backward()
         torch.optim.AdamW(model.parameters()).step()
 
-    times = speed.times_by_kind(step)
+    times = speed.times_by_kind(step, torch.device("cpu"))
     assert {*times} == {*speed.KINDS, "the rest"}
     assert times["products"] > 0 < times["GELU"]
     assert times["softmax"] == times["norms"] == 0

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.data.augment import randaugment
-from vitedu.data.augment.randaugment import sent
-from vitedu.fields import Range, Share, check_fields
+from vitedu.fields import Checked, Range, Share
+from vitedu.pictures import sent
 
 # Columns of the table. The matrix m takes an output pixel (y, x from the
 # centre) to the input pixel that it is read from. The box is the crop's centre
@@ -51,7 +51,7 @@ ERASED_ASPECT = (0.3, 1 / 0.3)  # both as torchvision and timm have them
 
 
 @dataclass(frozen=True)
-class Augment:
+class Augment(Checked):
     """How far each sample may be changed, at random; all off by default.
 
     `shift` and `flip` alone move whole pixels and invent no values. With
@@ -84,9 +84,6 @@ class Augment:
     rand_magnitude: Annotated[float, Range(0, at_most=30)] = 10.0
     jitter: Share = 0.0
     erase: Share = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def is_off(self) -> bool:
@@ -128,13 +125,11 @@ def augmentation_table(
 
 
 def draws(augment: Augment, n: int, generator: torch.Generator) -> Tensor:
-    """Draws for a table: (n, num_columns), uniform in 0..1."""
     sizes = _sizes(augment)
     return torch.cat([torch.rand(n, k, generator=generator) for k in sizes], 1)
 
 
 def _sizes(augment: Augment) -> list[int]:
-    """Numbers for geometry, for erasing and jitter, and for each layer."""
     # a new kind is drawn last, so that the others keep their numbers
     return [10, 8] + [2] * augment.rand_layers
 
@@ -285,7 +280,6 @@ def erase(augment: Augment, images: Tensor, rows: Tensor) -> Tensor:
 
 
 def _flip(images: Tensor, rows: Tensor) -> Tensor:
-    """Mirror the images whose `rows`, on the CPU, say so."""
     is_mirrored = rows[:, GEOMETRY.index("flip")] > 0
     of_both = torch.arange(len(rows)) + len(rows) * is_mirrored
     both = torch.cat([images, images.flip(-1)])

@@ -48,17 +48,17 @@ def mix(
         partner = images.roll(1, 0)[inside]
         images = images.clone()
         images[inside] = partner
-    soft = as_soft(labels, num_classes)
+    soft = labels
+    if labels.ndim == 1:
+        soft = torch.zeros(len(labels), num_classes, device=labels.device)
+        soft.scatter_(1, labels[:, None], 1.0)
     return images, soft.lerp(soft.roll(1, 0), 1 - kept)
 
 
 def cut_box(
     height: int, width: int, kept: float, random: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Top, bottom, left, right of a box with 1 - kept of the area.
-
-    Its centre is random, so the picture's border may cut it off.
-    """
+    """Top, bottom, left, right of a box with 1 - kept of the area."""
     side = (1 - kept) ** 0.5
     edges = []
     for length in (height, width):
@@ -66,11 +66,3 @@ def cut_box(
         edges.append(int(max(centre - half, 0)))
         edges.append(int(min(centre + half, length)))
     return tuple(edges)
-
-
-def as_soft(labels: Tensor, num_classes: int) -> Tensor:
-    """One-hot float32 (b, classes) from (b,); soft labels stay as they are."""
-    if labels.ndim == 2:
-        return labels
-    soft = torch.zeros(len(labels), num_classes, device=labels.device)
-    return soft.scatter_(1, labels[:, None], 1.0)

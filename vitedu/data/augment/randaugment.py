@@ -20,20 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vitedu.pictures import sent
+
 GREY = 128  # what a move brings in from outside the picture
 TRANSLATE = 150 / 331  # share of the side; AutoAugment's 150 pixels of its 331
 LUMA = (19595, 38470, 7471)  # of 65536: how much red, green and blue weigh
-
-
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """`tensor` on `device`; this process doesn't wait for it to arrive.
-
-    CUDA copies at once only from pinned memory; from any other it may first
-    wait for all work that is queued.
-    """
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
 
 
 def draw(uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,8 +161,6 @@ def translate_y(images: Tensor, share: Tensor) -> Tensor:
 
 
 class Operation(NamedTuple):
-    """How a group of samples changes, and by how much."""
-
     # of (b, c, h, w) uint8 and values (b,)
     change: Callable[[Tensor, Tensor], Tensor]
     # of levels (b,), where -1 to 1 is the whole range

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
-from vitedu.data.augment.randaugment import sent
 from vitedu.data.dataset import Split
 from vitedu.data.feed import floats
 from vitedu.data.feed.order import epoch_generator
 from vitedu.data.feed.source import Batches, Feed, Share
 from vitedu.data.labels import check_labels
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec, normalise
+from vitedu.pictures import PreprocessSpec, normalise, sent
 
 # Values prepared in one go: small batches share the cost of the calls, and a
 # block still fits a processor's cache. On another device calls cost more.
@@ -104,7 +103,6 @@ class ArraySource(Feed):
 
 
 def check_size(images: Tensor, preprocess: PreprocessSpec) -> None:
-    """UserError: (n, c, h, w) differs in size or channels from `preprocess`."""
     channels, *size = images.shape[1:]
     if tuple(size) != preprocess.image_size:
         wanted = "x".join(map(str, preprocess.image_size))

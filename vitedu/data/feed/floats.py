@@ -39,7 +39,6 @@ def is_prepared(picture: Any) -> bool:
 
 
 def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
-    """Floats (..., c, h, w) as float32. UserError: not of the model's size."""
     images = torch.as_tensor(picture).float()
     wanted = (spec.in_channels, *spec.image_size)
     if images.shape[-3:] != wanted or images.ndim not in (3, 4):
@@ -82,7 +81,6 @@ class RangeCheck:
         self.highest = -self.lowest
 
     def see(self, images: Tensor) -> None:
-        """Add a batch (b, c, h, w). UserError: images are not normalised."""
         spec = self.spec
         is_seen = self.num_seen >= ENOUGH_IMAGES or not images.numel()
         if is_seen or images.shape[1] != spec.in_channels:
@@ -113,7 +111,6 @@ class RangeCheck:
             )
 
     def _culprit(self) -> str:
-        """What the range of every channel looks like."""
         for name, numbers in OTHERS.items():
             if len(numbers[0]) not in (1, self.spec.in_channels):
                 continue

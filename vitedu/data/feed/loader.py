@@ -67,7 +67,7 @@ class LoaderSource(source.Feed):
     def _feed(
         self, epoch: int, seed: int, share: source.Share
     ) -> source.Batches:
-        """All that precedes the start is read; every process reads all."""
+        """Reads what comes before the start too, in every process."""
         rows = slice(share.rank, None, share.world)
         cut = _cut(self._read(epoch, seed), share.batch_size)
         return (
@@ -79,7 +79,6 @@ class LoaderSource(source.Feed):
         )
 
     def _read(self, epoch: int, seed: int) -> source.Batches:
-        """The loader's own batches, prepared; checks how many images come."""
         spec, num_seen = self.preprocess, 0
         check = RangeCheck(spec) if self.check_range else None
         for number, batch in enumerate(self._drawn(epoch, seed)):
@@ -121,7 +120,6 @@ class LoaderSource(source.Feed):
 
 
 def _cut(batches: source.Batches, batch_size: int) -> source.Batches:
-    """Cut batches of any size into batches of `batch_size`, in order."""
     waiting: list[tuple[Tensor, Tensor]] = []
     num_waiting = 0
     for batch in batches:

@@ -130,8 +130,6 @@ def follow_the_parent(worker: int) -> None:
 
 
 class Epoch(torch.utils.data.Dataset[Any]):
-    """One epoch's pictures, as the data set that workers get."""
-
     def __init__(self, source: ImageSource, epoch: int, seed: int) -> None:
         self.source = source
         self.epoch = epoch
@@ -150,7 +148,6 @@ class Epoch(torch.utils.data.Dataset[Any]):
     def cropped(
         self, indices: Sequence[int], augment: Augment
     ) -> AugmentedBatch:
-        """Pictures cut as `augment` says, and rows for the rest of it."""
         # here, so that pillow is loaded only where pictures are read
         from vitedu.data.augment.crop import cropped_pixels
 
@@ -181,7 +178,6 @@ class Epoch(torch.utils.data.Dataset[Any]):
     def prepared(
         self, indices: Sequence[int], change: PictureChange | None
     ) -> AugmentedBatch:
-        """Pictures as for evaluation, after any function of the user's."""
         spec, source = self.source.preprocess, self.source.pictures
         images, labels = [], []
         for index in indices:

@@ -70,15 +70,12 @@ def labels_of(source: Source) -> Tensor | None:
 
 
 class Share(NamedTuple):
-    """The part of an epoch that a process is to see, as in `Source.batches`."""
-
     batch_size: int
     start: int
     rank: int
     world: int
 
     def rows_of(self, order: Tensor) -> list[Tensor]:
-        """The samples of each batch; `order` (n,) is the epoch's."""
         batches = order.split(self.batch_size)[self.start :]
         return [rows[self.rank :: self.world] for rows in batches]
 
@@ -99,7 +96,6 @@ class Feed(ABC):
         rank: int = 0,
         world: int = 1,
     ) -> Batches:
-        """One epoch on the device, as in `Source.batches`; images float32."""
         return self._feed(epoch, seed, Share(batch_size, start, rank, world))
 
 

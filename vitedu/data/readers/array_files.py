@@ -38,7 +38,6 @@ NUM_LABELS = {"cifar10": 1, "cifar100": 2}  # coarse and fine
 
 
 def idx_arrays(folder: Path, names: tuple[str, ...]) -> dict[str, Array]:
-    """The arrays of four files, plain or .gz. UserError: missing or damaged."""
     arrays = {}
     for key, name in zip(KEYS, names, strict=True):
         path = folder / name
@@ -77,12 +76,6 @@ def idx_array(path: Path, *, ndim: int) -> Array:
 
 
 def npz_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an npz, and its class_names if there are any.
-
-    Images are (n, h, w) or (n, h, w, c).
-    UserError: not an npz, damaged, one of the four missing, or Python objects
-    inside.
-    """
     check_regular(path)
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not an npz file; numpy.savez writes one")
@@ -116,11 +109,7 @@ def npz_arrays(path: Path) -> dict[str, Array]:
 
 
 def cifar_arrays(path: Path, name: str) -> dict[str, Any]:
-    """The arrays of "cifar10", or of "cifar100" with fine labels.
-
-    `path` is a folder of batches, binary or pickled, or an archive of one.
-    UserError: a batch is missing, damaged, or not the published pickle.
-    """
+    """The arrays of "cifar10", or of "cifar100" with fine labels."""
     *train, test = BATCHES[name]
     files = _files(path, [*train, test])
     arrays: dict[str, Any] = {}
@@ -133,7 +122,6 @@ def cifar_arrays(path: Path, name: str) -> dict[str, Any]:
 
 
 def _files(path: Path, batches: list[str]) -> dict[str, bytes]:
-    """The files of a folder or an archive, by name."""
     if os.path.isdir(path):
         names = [*batches, *(f"{batch}.bin" for batch in batches)]
         found = [path / name for name in names if os.path.isfile(path / name)]

@@ -80,7 +80,6 @@ Row = tuple[int, list[float]]  # class, edges
 def _read(
     path: Path, names: Sequence[str]
 ) -> tuple[dict[str, list[Row]], list[str]]:
-    """Boxes by the name of their picture, and what is left out."""
     found: dict[str, list[Row]] = {}
     left_out = []
     with open(path, newline="") as lines:

@@ -18,7 +18,7 @@ from vitedu.data.dataset import Reader, Split
 from vitedu.data.labels import few
 from vitedu.data.prepared_index import finished_index
 from vitedu.data.scan import files_key, leave_out_unreadable
-from vitedu.errors import UserError, counted, reason
+from vitedu.errors import UserError, counted, explained
 from vitedu.files import check_regular, user_path
 from vitedu.pictures import FOREIGN
 
@@ -57,7 +57,7 @@ class FolderReader(Reader):
         for row in rows.tolist():
             path = self.paths[row]
             name = f"{path.parent.name}/{path.name}"
-            if folder is not None:
+            if folder is not None and path.is_relative_to(folder):
                 name = path.relative_to(folder).as_posix()
             yield os.fsencode(f"{name} {check_regular(path).st_size}\n")
 
@@ -171,10 +171,17 @@ def readable(
     class_names: tuple[str, ...],
     folder: Path,
 ) -> Split:
-    """A Split of the readable `paths` in `folder`. UserError: none is left."""
     name, known = folder.resolve().name, torch.tensor(labels)
     split = Split(name, FolderReader(paths), known, class_names)
     return leave_out_unreadable(split, files_key(paths), above=folder)
+
+
+def open_loose(folder: Path) -> Split | None:
+    """Pictures that nobody has sorted, as one class; None: it has folders."""
+    if not has_pictures_itself(folder) or holds_pictures(folder):
+        return None
+    paths = sorted(pictures_in(folder))
+    return readable(paths, [0] * len(paths), ("picture",), folder)
 
 
 def open_table(folder: Path, table: Path) -> Split:
@@ -184,13 +191,12 @@ def open_table(folder: Path, table: Path) -> Split:
     UserError: the CSV or a picture in it is missing or doesn't fit.
     """
     check_regular(table)
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(
-            f"cannot read labels={table}: {reason(error)}"
-        ) from None
+    kinds = OSError, UnicodeDecodeError, csv.Error
+    with (
+        explained(f"cannot read labels={table}", *kinds),
+        table.open(newline="", encoding="utf-8-sig") as file,
+    ):
+        rows = list(csv.DictReader(file))
     columns = set(rows[0]) if rows else set()
     key = next((k for k in ("class_index", "class") if k in columns), None)
     if "filename" not in columns or key is None:
@@ -237,16 +243,12 @@ def existing_folder(folder: str | PathLike[str]) -> Path:
 
 
 def visible(folder: Path) -> tuple[list[str], list[str]]:
-    """Names of sub-folders and of files, sorted, without hidden ones."""
     folders: list[str] = []
     others: list[str] = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.name.startswith(HIDDEN):
-                    (folders if entry.is_dir() else others).append(entry.name)
-    except OSError as error:
-        raise UserError(f"cannot list {folder}: {reason(error)}") from None
+    with explained(f"cannot list {folder}"), os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(HIDDEN):
+                (folders if entry.is_dir() else others).append(entry.name)
     return sorted(folders), sorted(others)
 
 
@@ -268,7 +270,6 @@ def pictures_in(folder: Path) -> Iterator[Path]:
 
 
 def has_pictures(folder: Path) -> bool:
-    """Whether there is a picture at any depth."""
     return next(pictures_in(folder), None) is not None
 
 
@@ -281,11 +282,10 @@ def holds_pictures(folder: Path) -> bool:
 
 def has_pictures_itself(folder: Path) -> bool:
     """Whether there is a picture outside of its sub-folders."""
-    return any(map(is_picture, visible(folder)[1]))
+    return os.path.isdir(folder) and any(map(is_picture, visible(folder)[1]))
 
 
 def contents(folder: Path) -> str:
-    """Describes a folder for a message that expected something else."""
     if not folder.is_dir():
         return "no folder"
     folders, files = visible(folder)

@@ -45,7 +45,6 @@ class HubReader(Reader):
         return len(self.dataset)
 
     def __getitem__(self, row: int) -> tuple[Path | NamedBytes, None]:
-        """An encoded picture, or its path. UserError: the row has neither."""
         name = self.name_of(row)
         stored = self.dataset[row][self.column] or {}
         if stored.get("bytes") is not None:
@@ -61,7 +60,6 @@ class HubReader(Reader):
 
 
 def parts(place: Path) -> dict[str, Path]:
-    """Splits as train, val and test, if labels aren't secret; {}: one part."""
     name, wanted = _address(place)
     splits = _splits(name)
     if wanted or len(splits) == 1:
@@ -80,7 +78,6 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """The readable pictures. UserError: no such set, split or column."""
     dataset, column, labels, names = _opened(place)
     import datasets  # here: `_opened` has said it if it isn't installed
 
@@ -123,7 +120,6 @@ def _address(place: Path) -> tuple[str, str]:
 
 
 def _splits(name: str) -> dict[str, Any]:
-    """All splits. UserError: `datasets` is missing, or can't find the set."""
     try:
         import datasets
     except ImportError:
@@ -155,7 +151,6 @@ def _splits(name: str) -> dict[str, Any]:
 
 
 def _columns(dataset: Any, name: str) -> tuple[str, str]:
-    """The columns of pictures and labels: by name, else the only ones."""
     import datasets
 
     picture = _column(dataset, PICTURE_KEYS, datasets.Image)

@@ -35,7 +35,7 @@ from vitedu.data.prepared_index import (
 )
 from vitedu.data.readers.array_files import DAMAGE
 from vitedu.data.readers.folder import SUFFIXES
-from vitedu.errors import UserError, counted, reason
+from vitedu.errors import UserError, counted, explained, reason
 from vitedu.files import check_regular, replace_file
 
 PREFIX = ""
@@ -47,8 +47,6 @@ AGAIN = "delete it and run `vitedu prepare` again, which writes it anew"
 
 
 class NamedBytes(BytesIO):
-    """A file in memory with a name for messages."""
-
     name = ""
 
 
@@ -64,7 +62,6 @@ class ShardReader(Reader):
         return len(self.places)
 
     def __getitem__(self, row: int) -> tuple[BinaryIO, None]:
-        """A picture in memory. UserError: its tar is shorter, or unreadable."""
         shard, first_byte, num_bytes = self.places[row].tolist()
         return self._read(shard, first_byte, num_bytes), None
 
@@ -85,13 +82,10 @@ class ShardReader(Reader):
 
     def _read(self, shard: int, first_byte: int, num_bytes: int) -> NamedBytes:
         path = self.paths[shard]
-        try:
-            with open(path, "rb") as file:
-                # the header before it has its name
-                file.seek(first_byte - BLOCK)
-                content = file.read(BLOCK + num_bytes)
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {reason(error)}") from None
+        with explained(f"cannot read {path}"), open(path, "rb") as file:
+            # the header before it has its name
+            file.seek(first_byte - BLOCK)
+            content = file.read(BLOCK + num_bytes)
         if len(content) < BLOCK + num_bytes:
             raise UserError(
                 f"{path} has become shorter since it was opened; fetch it again"
@@ -103,7 +97,6 @@ class ShardReader(Reader):
 
 
 def accepts(place: Path) -> bool:
-    """Whether it is a tar, several in braces, or a prepared folder."""
     if place.name.endswith(".tar"):
         return not os.path.isdir(place)
     index = finished_index(place)
@@ -164,7 +157,6 @@ def _parts(folder: Path) -> dict[str, Path]:
 
 
 def _paths(place: Path) -> tuple[list[Path], Index | None]:
-    """A place's tars, and their index if any. UserError: one is missing."""
     paths = expanded(place)
     missing = [path for path in paths if not os.path.lexists(path)]
     if missing:
@@ -217,7 +209,6 @@ def _numbered(place: Path, listing: Listing) -> tuple[str, ...]:
 def _kept_listing(
     paths: Sequence[Path], written: Sequence[Shard] | None
 ) -> Listing:
-    """Samples, cached. UserError: a tar is truncated, or not as `written`."""
     key = scan.files_key(paths, *(shard.sha256 for shard in written or ()))
     kept = cache_folder() / "shards" / f"{key}.npz"
     with (
@@ -259,8 +250,6 @@ def sha256_of(path: Path) -> str:
 
 
 def _listed(paths: Sequence[Path]) -> Listing:
-    """Read the headers and labels of the tars, but no picture."""
-
     def rows_of(shard: int) -> tuple[Tensor, list[str]]:
         samples, skipped = samples_in(paths[shard])
         # as tensors, which take a tenth of the memory

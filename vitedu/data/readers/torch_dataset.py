@@ -39,8 +39,6 @@ LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 
 class DatasetReader(Reader):
-    """Reads items (picture, label), or dicts with an image and a label."""
-
     is_named = False
     is_foreign = True
 
@@ -52,7 +50,6 @@ class DatasetReader(Reader):
         return len(self.dataset)
 
     def __getitem__(self, row: int) -> tuple[Any, int]:
-        """A picture and its label. UserError: the item has another form."""
         where = f"{self.name}[{row}]"
         picture, label = pair_of(self.dataset[row], where)
         return picture, whole_label(label, where)
@@ -176,7 +173,6 @@ def own_class_names(dataset: Any) -> tuple[str, ...]:
 
 
 def is_hugging_face(dataset: Any) -> bool:
-    """Whether it looks like a dataset of the library `datasets`."""
     return hasattr(dataset, "column_names") and hasattr(dataset, "features")
 
 

@@ -48,7 +48,6 @@ class TorchvisionReader(Reader):
         return self.num_pictures
 
     def __getitem__(self, row: int) -> "tuple[Image | np.ndarray, None]":
-        """A picture. UnreadablePicture: its file is broken or missing."""
         if self.images is not None:
             return self.images[row].permute(1, 2, 0).numpy(), None
         with reading(self.name_of(row)):
@@ -59,12 +58,10 @@ class TorchvisionReader(Reader):
 
 
 def place_of(name: str, data: str | Path | None = None) -> Path:
-    """The place of a named set, looked for only at `data` if that is given."""
     return Path(f"{PREFIX}{name}" + (f"::{data}" if data is not None else ""))
 
 
 def parts(place: Path) -> dict[str, Path]:
-    """Those of train, val and test that the set has; {}: it has one part."""
     name, part, data = _address(place)
     end = f":{data}" if data else ""
     splits = () if part else catalogue.CATALOGUE[name].splits
@@ -77,7 +74,6 @@ def class_names(place: Path) -> tuple[str, ...]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    """The readable pictures of a part."""
     name, part, _ = _address(place)
     dataset, root, labels, names = _opened(place)
     where = f"{PREFIX}{name}:{part or 'train'}"
@@ -89,7 +85,6 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
 
 def _opened(place: Path) -> tuple[Any, Path, Tensor, tuple[str, ...]]:
-    """A part, the folder that it is in, its labels and its classes."""
     name, part, data = _address(place)
     dataset, root = _open(name, part or "train", data)
     labels = kept_labels(dataset)
@@ -121,7 +116,6 @@ def _address(place: Path) -> tuple[str, str, str]:
 
 
 def _open(name: str, part: str, data: str) -> tuple[Any, Path]:
-    """The data set from the first place that has it, and that place."""
     named = catalogue.CATALOGUE[name]
     folders = (Path(data),) if data else catalogue.folders_of(name)
     for folder in filter(os.path.isdir, folders):

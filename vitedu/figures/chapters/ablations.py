@@ -1,5 +1,6 @@
 """Chapter 16: two glyphs, and every run as a point."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -69,16 +70,55 @@ def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
     return figure, alt
 
 
-def right_by_rows(tenths: str) -> Tensor:
-    """What a network says of every pair, to percents (row of A, row of B).
+class Pairs:
+    """What the page needs to ask networks about two places: a `div`.
 
-    A digit is the probability of "left" in tenths, for each two cells in two
-    columns: A's cells row by row, and B's within.
+    `tenths` are, by name, what each says of every pair, as `answers` reads it.
+    """
+
+    def __init__(self, tenths: Mapping[str, str]) -> None:
+        lit = glyphs.kinds()[:2].reshape(2, -1).tolist()
+        names = ["".join(map(str, each)) for each in lit]
+        self.told = {"tenths": dict(tenths), "glyphs": names}
+
+    def _repr_html_(self) -> str:
+        told = json.dumps(self.told).replace('"', "&quot;")
+        return f'<div class="try" data-part="pairs" data-told="{told}"></div>'
+
+    def __repr__(self) -> str:
+        return "(on the site, A and B can be dragged)"
+
+
+def answers(tenths: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Cells (n, 2) of A and B, tenths of "left" for each, and the truth.
+
+    The pairs are those in two columns: A's cells row by row, B's within.
     """
     cells = torch.cartesian_prod(*[torch.arange(GRID**2)] * 2)
     cells = cells[cells[:, 0] % GRID != cells[:, 1] % GRID]
     is_left = cells[:, 0] % GRID < cells[:, 1] % GRID
-    right = (torch.tensor([int(x) for x in tenths]) >= 5) == is_left
+    return cells, torch.tensor([int(x) for x in tenths]), is_left
+
+
+def below(tenths: str) -> tuple[float, float]:
+    """Of the pairs in the lower half, how many are sure and how many wrong.
+
+    Sure is a probability under a tenth or over nine.
+    """
+    cells, said, is_left = answers(tenths)
+    low = (cells >= GRID**2 // 2).all(dim=1)
+    sure = (said == 0) | (said == 9)
+    wrong = (said >= 5) != is_left
+    return (
+        sure[low].double().mean().item(),
+        wrong[low].double().mean().item(),
+    )
+
+
+def right_by_rows(tenths: str) -> Tensor:
+    """What a network says of every pair, to percents (row of A, row of B)."""
+    cells, said, is_left = answers(tenths)
+    right = (said >= 5) == is_left
     rows = cells // GRID
     each = right.double().view(-1)
     sums = torch.zeros(GRID, GRID).double()

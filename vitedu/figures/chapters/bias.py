@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vitedu.figures.chapters.resnets import NETWORKS, standard_error
 from vitedu.figures.charts import WIDTH, bare, chart
-from vitedu.figures.palette import ATTENTION, PALE, PATCHES
+from vitedu.figures.palette import ATTENTION, CLASS, PALE, PATCHES
 from vitedu.figures.photos import draw_picture, pictures
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 QUESTIONS = {"which": "a stranger?", "same": "the same?"}
 WHERE = {"": "on the grid", "-off": "anywhere"}
 STEPS = {"": 300, "-1200-steps": 1200}
+SHIFTS = {"hybrid": 0.95, "resnet": 1.0, "vit": 1.05}  # to tell them apart
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
 
@@ -50,6 +51,32 @@ def pieces(shown: Mapping[str, Tensor], alt: str) -> "tuple[Figure, str]":
     return pictures(shown, alt)
 
 
+def jumbled(
+    shown: Mapping[str, tuple[Tensor, Sequence[str]]],
+) -> "tuple[Figure, str]":
+    """Photographs in pieces (3, h, w) in 0..1, and two answers to each.
+
+    The second is given with the table of positions in the pieces' order.
+    """
+    figure, grid = chart(WIDTH, 3.0, 1, len(shown))
+    told = []
+    for axes, (name, (picture, (alone, both))) in zip(
+        grid, shown.items(), strict=True
+    ):
+        draw_picture(axes, picture)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(alone.replace(", ", "\n"), fontsize=11, color=CLASS)
+        look = {"fontsize": 11, "color": ATTENTION, "weight": "bold"}
+        axes.set_xlabel(both.replace(", ", "\n"), **look)
+        told.append(f"{name}: {alone}; with its table shuffled too: {both}")
+    alt = (
+        "Three photographs in 196 pieces each, nothing can be made out. Above "
+        "each what the ViT says of the pieces, below what it says with its "
+        f"table of positions in the same order. {'. '.join(told)}."
+    )
+    return figure, alt
+
+
 def two_by_two(
     metrics: Mapping[str, Mapping[str, Any]],
 ) -> "tuple[Figure, str]":
@@ -65,7 +92,7 @@ def two_by_two(
     for row, (question, asked) in zip(grid, QUESTIONS.items(), strict=True):
         for axes, (off, where) in zip(row, WHERE.items(), strict=True):
             said = []
-            for network, shift in (("resnet", 0.97), ("vit", 1.03)):
+            for network, shift in SHIFTS.items():
                 task = f"{network}-{question}{off}-10k"
                 said += _curve(axes, network, task, shift, metrics)
             axes.axhline(50, color=PALE, linestyle="--", linewidth=1)
@@ -101,6 +128,8 @@ def _curve(
         for suffix, steps in STEPS.items()
         if f"{task}{suffix}" in metrics
     }
+    if not rows:
+        return []
     places = [shift * steps for steps in rows]
     for place, row in zip(places, rows.values(), strict=True):
         seeds = row["per_seed"]

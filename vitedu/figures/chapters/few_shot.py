@@ -134,22 +134,22 @@ def curves(
         lows, highs = zip(*bands, strict=True)
         axes.fill_between(shots, lows, highs, color=color, alpha=0.18, lw=0)
         axes.plot(shots, means, "o-", color=color, linewidth=2, label=name)
-        ends.append((means[0], shots[0], color))
+        ends.append((means[-1], shots[-1], color))
         points = [
-            f"{mean:.0f} % from {k}"
+            f"{mean:.0f}% from {k}"
             for k, mean in zip(shots, means, strict=True)
         ]
         spans = [
-            f"{low:.0f} to {high:.0f} % from {k}"
+            f"{low:.0f} to {high:.0f}% from {k}"
             for k, low, high in zip(shots, lows, highs, strict=True)
         ]
         listed.append(f"{name} {', '.join(points)}")
         spread.append(f"{name} {', '.join(spans)}")
     for (mean, place, color), offset in zip(
-        ends, ((8, -15), (15, -6)), strict=False
+        ends, ((0, -16), (0, 7)), strict=False
     ):
-        look = {"color": color, "ha": "left", "weight": "bold"}
-        note(axes, f"{mean:.0f} %", (place, mean), offset, 11, **look)
+        look = {"color": color, "ha": "center", "weight": "bold"}
+        note(axes, f"{mean:.0f}%", (place, mean), offset, 11, **look)
     chance = 100 / num_classes
     axes.axhline(chance, color="0.7", linestyle="--", linewidth=1)
     axes.set_xscale("log")
@@ -214,11 +214,11 @@ def dip(
         falls = [each - min(percents[i:]) for i, each in enumerate(percents)]
         peak = falls.index(max(falls)) if max(falls) > 1 else len(falls) - 1
         lowest = min(percents[peak:])
-        words = f"{percents[peak]:.0f} % from {numbers[peak]}"
+        words = f"{percents[peak]:.0f}% from {numbers[peak]}"
         if lowest < percents[peak]:
             where = numbers[percents.index(lowest, peak)]
-            words += f", then down to {lowest:.0f} % from {where}"
-        end = f"{percents[-1]:.0f} % from {numbers[-1]}"
+            words += f", then down to {lowest:.0f}% from {where}"
+        end = f"{percents[-1]:.0f}% from {numbers[-1]}"
         listed.append(f"{name}: {words}, and {end}")
     if num_columns < max(numbers):
         axes.axvline(num_columns, color=DARK, linestyle=":", linewidth=1.2)

@@ -1,9 +1,12 @@
 """Chapter 15: distance, filters, positions, rollout, and four corners."""
 
+import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
@@ -18,12 +21,15 @@ from vitedu.figures.palette import (
     POSITIONS,
 )
 from vitedu.figures.photos import draw_picture
+from vitedu.figures.report.examples import jpeg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # of a line and its points, in the order in which lines are given
 LOOKS = ((ATTENTION, "o"), (PATCHES, "s"), (POSITIONS, "D"), (PALE, "^"))
+LENGTHS = 5, 600  # of tokens: the ends of their logarithmic scale
+GIANT = 100  # a token that is longer is one, in this model
 
 
 def distances(
@@ -41,7 +47,8 @@ def distances(
             axes.plot(blocks, head.tolist(), "o", color=ATTENTION, alpha=0.75)
         axes.axhline(uniform, color=DARK, linestyle="--", linewidth=1.5)
         axes.set(xlabel="block", ylim=(0, 1.45 * uniform))
-        axes.set_xticks(range(1, len(found) + 1, 1 if len(panels) == 1 else 3))
+        apart = 3 if len(panels) > 1 and len(found) > 6 else 1
+        axes.set_xticks(range(1, len(found) + 1, apart))
         axes.set_title(title, fontsize=12)
         bare(axes)
         above = int((found > uniform).sum())
@@ -222,7 +229,7 @@ def norms(
     rows = -(-len(panels) // columns)
     height = rows * (WIDTH / columns + 0.6 + over(panels)) + 0.6
     figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
-    scale, told = LogNorm(5, 600), []
+    scale, told = LogNorm(*LENGTHS), []
     below = 2 * any(len(found) > gh * gw for found in panels.values())
     for axes in grid.flat:
         axes.axis("off")
@@ -235,8 +242,8 @@ def norms(
             shown[gh + 1, middle + 2 * number] = norm
         drawn = axes.imshow(shown.numpy(), cmap=MAP, norm=scale)
         axes.set_title(title, fontsize=11)
-        giants = int((patches > 100).sum())
-        outside = int((others > 100).sum())
+        giants = int((patches > GIANT).sum())
+        outside = int((others > GIANT).sum())
         told.append(
             f"{title.replace(chr(10), ' ')}: {giants} giants in the picture"
             + (f", {outside} outside" if len(others) else "")
@@ -294,3 +301,55 @@ def costs(rows: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
     bare(axes, "top", "right", "left")
     words = "; ".join(told).replace("\n", " ")
     return figure, f"What each change adds to the loss: {words}."
+
+
+class Corners:
+    """What the page needs to change the corners by hand: a `div` with numbers.
+
+    `pictures` are (3, h, w) in 0..1 by name. `found` has, by change, how long
+    tokens are after the last block (b, t), the last 196 the patches', NaN where
+    one is missing; and the answers, (b, classes). `rows` say what a change does
+    to the loss.
+    """
+
+    def __init__(
+        self,
+        pictures: Mapping[str, Tensor],
+        found: Mapping[str, tuple[Tensor, Tensor]],
+        rows: Mapping[str, Mapping[str, float]],
+        class_names: Sequence[str],
+    ) -> None:
+        small = {
+            name: jpeg(F.avg_pool2d(each, 2)) for name, each in pictures.items()
+        }
+        self.told: dict[str, Any] = {"pictures": small, "changes": []}
+        for name, row in rows.items():
+            loss = f"{row['value']:.3f}"
+            if row["more"]:
+                loss += f" ({row['more']:+.3f} ± {row['error_of_more']:.3f})"
+            photographs = []
+            for lengths, shares in zip(*found[name], strict=True):
+                best = zip(*(x.tolist() for x in shares.topk(3)), strict=True)
+                top = [[class_names[i], round(share, 4)] for share, i in best]
+                photographs.append(_sizes(lengths) | {"top": top})
+            self.told["changes"].append([name, loss, photographs])
+
+    def _repr_html_(self) -> str:
+        told = json.dumps(self.told, ensure_ascii=False)
+        told = told.replace("&", "&amp;").replace('"', "&quot;")
+        return f'<div class="try" data-part="corners" data-told="{told}"></div>'
+
+    def __repr__(self) -> str:
+        return "(on the site, you can change the corners yourself)"
+
+
+def _sizes(lengths: Tensor) -> dict[str, Any]:
+    """Lengths as bytes, 1 to 255 on their scale and 0 for none; giants."""
+    low, high = torch.tensor(LENGTHS).log()
+    shares = ((lengths.log() - low) / (high - low)).clamp(0, 1)
+    shown = torch.where(lengths.isnan(), 0, 1 + (254 * shares).round())
+    giants = lengths > GIANT
+    return {
+        "lengths": b64encode(bytes(shown.int().tolist())).decode(),
+        "giants": [int(giants[-196:].sum()), int(giants[:-196].sum())],
+    }

@@ -167,7 +167,7 @@ def mixed_step() -> "tuple[Figure, str]":
         (
             r"16 bits   forward to the loss  $\ell$",
             POSITIONS,
-            'with torch.autocast("cpu", dtype):',
+            "with torch.autocast(..., dtype):",
         ),
         (
             r"16 bits   backward from  $s\,\ell$",
@@ -304,11 +304,20 @@ def _legend(figure: "Figure", colors: Mapping[str, str]) -> None:
     )
 
 
-class Stopwatch(TorchDispatchMode):
-    """Adds up the CPU's seconds of PyTorch's operations, by kind."""
+def now(device: torch.device) -> float:
+    """Seconds that the CPU has worked; on a GPU a clock, once it's done."""
+    if device.type not in ("cuda", "mps"):
+        return time.process_time()
+    torch.accelerator.synchronize()
+    return time.perf_counter()
 
-    def __init__(self) -> None:
+
+class Stopwatch(TorchDispatchMode):
+    """Adds up the seconds of PyTorch's operations, by kind."""
+
+    def __init__(self, device: torch.device) -> None:
         super().__init__()
+        self.device = device
         self.seconds = dict.fromkeys((*KINDS, REST), 0.0)
 
     def __torch_dispatch__(
@@ -316,18 +325,20 @@ class Stopwatch(TorchDispatchMode):
     ) -> Any:
         name = func.overloadpacket.__name__
         kind = next((x for x, names in KINDS.items() if name in names), REST)
-        begin = time.process_time()
+        begin = now(self.device)
         result = func(*args, **(kwargs or {}))
-        self.seconds[kind] += time.process_time() - begin
+        self.seconds[kind] += now(self.device) - begin
         return result
 
 
-def times_by_kind(run: Callable[[], object]) -> dict[str, float]:
-    """Seconds of the CPU in one call, by kind of operation, the longest first.
+def times_by_kind(
+    run: Callable[[], object], device: torch.device
+) -> dict[str, float]:
+    """Seconds of one call by kind of operation, the longest first.
 
     What isn't a kind of KINDS is under "the rest", at the end.
     """
-    with Stopwatch() as stopwatch:
+    with Stopwatch(device) as stopwatch:
         run()
     ordered = sorted(KINDS, key=lambda kind: -stopwatch.seconds[kind])
     return {kind: stopwatch.seconds[kind] for kind in (*ordered, REST)}
@@ -389,8 +400,22 @@ def roofline(
     return figure, alt
 
 
+def unmeasured(lot: int) -> "tuple[Figure, str]":
+    """The place of a figure that a GPU has to make, and how to make it."""
+    figure, axes = chart(WIDTH, 1.6)
+    words = (
+        "No record of a GPU here. To measure yours:\n"
+        f"python benchmarks/gpu_day.py --lot {lot}\n"
+        "The text below describes our H100."
+    )
+    look = {"ha": "center", "va": "center", "fontsize": 11, "color": DARK}
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, **look)
+    axes.set(xticks=[], yticks=[])
+    return figure, words.replace("\n", " ")
+
+
 def ladder(
-    times: Mapping[str, Mapping[str, float]],
+    times: Mapping[str, Mapping[str, float]], card: str
 ) -> "tuple[Figure, str]":
     """How many times as fast a step is, by network, after each line."""
     lines = [*next(iter(times.values()))]
@@ -411,11 +436,10 @@ def ladder(
     axes.tick_params(labelsize=11)
     axes.set_xlabel("images a second, times those of float32", fontsize=12)
     axes.legend(frameon=False, fontsize=12, loc="upper right")
+    axes.set_title(card, fontsize=11)
     bare(axes)
-    return (
-        figure,
-        f"Times as fast, one line after the other. {'. '.join(told)}.",
-    )
+    alt = f"Times as fast on {card}, line by line. {'. '.join(told)}."
+    return figure, alt
 
 
 def over_size(

@@ -36,8 +36,6 @@ class Chart(NamedTuple):
 
 
 def charts(history: list[dict[str, Any]]) -> list[Chart]:
-    """Loss, accuracies and learning rate, as far as they were measured."""
-
     def measured(name: str) -> Points:
         return [(line["step"], line[name]) for line in history if name in line]
 

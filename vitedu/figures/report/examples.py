@@ -150,7 +150,6 @@ def lit(picture: Tensor, shares: Tensor) -> Tensor:
 
 
 def jpeg(picture: Tensor) -> str:
-    """A picture (3, h, w) in 0..1 as a data: URL."""
     pixels = (picture * 255).round().byte().permute(1, 2, 0).contiguous()
     image = Image.fromarray(pixels.numpy())
     image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)

@@ -20,11 +20,12 @@ DARK = 0.25  # of a picture where no giant is
 
 
 def render(found: Explanation, model: ViT, name: str, whose: str) -> str:
-    """The page: `name` is the picture's, `whose` the model's."""
     picture = as_seen(found.image, model.preprocess)
     title = f"What a ViT sees in {name}"
     if found.answers:
         title = f"{found.answers[0].name}, {found.answers[0].probability:.0%}"
+    means = found.distance.mean(dim=1)
+    giants = as_image(found.outliers[None].float(), picture)
     values: dict[str, Any] = found._asdict() | {
         "title": title,
         "name": name,
@@ -33,9 +34,12 @@ def render(found: Explanation, model: ViT, name: str, whose: str) -> str:
         "rollout": None,
         "class_maps": [],
         "distance": Markup(drawn_svg(lambda axes: distances(axes, found))),
-        "distance_alt": distances_alt(found.distance),
+        "distance_alt": (
+            f"Mean distance of attention in {len(means)} blocks: "
+            f"{means[0]:.0f} pixels in the first, {means[-1]:.0f} in the last."
+        ),
         "components": as_image(found.components.permute(2, 0, 1), picture),
-        "outliers": picture * shaded(found.outliers, picture),
+        "outliers": picture * (DARK + (1 - DARK) * giants),
         "num_outliers": int(found.outliers.sum()),
         "curves": None,
         "versions": f"PyTorch {torch.__version__}",
@@ -63,10 +67,6 @@ def as_image(pixels: Tensor, like: Tensor) -> Tensor:
     return F.interpolate(pixels[None].float().cpu(), size, mode="nearest")[0]
 
 
-def shaded(places: Tensor, like: Tensor) -> Tensor:
-    return DARK + (1 - DARK) * as_image(places[None].float(), like)
-
-
 def distances(axes: Axes, found: Explanation) -> None:
     """A dot per head over the blocks, and the line of uniform attention."""
     grid = found.outliers.shape
@@ -77,14 +77,6 @@ def distances(axes: Axes, found: Explanation) -> None:
         axes.plot([block] * len(heads), heads, "o", color=PATCHES)
     axes.axhline(uniform, color=PALE, linestyle="--")
     axes.set(xlabel="block", ylabel="mean distance (pixels)", ylim=(0, None))
-
-
-def distances_alt(distance: Tensor) -> str:
-    means = distance.mean(dim=1)
-    return (
-        f"Mean distance of attention in {len(means)} blocks: "
-        f"{means[0]:.0f} pixels in the first, {means[-1]:.0f} in the last."
-    )
 
 
 def curves(axes: Axes, lines: dict[str, Tensor]) -> None:

@@ -59,7 +59,6 @@ def write_report(
     test: Source | str,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Measured | None:
-    """Write report.html; `test` may say why the test part is missing."""
     config = TrainConfig.from_json(run.result["config"])
     measured = None
     if not isinstance(test, str):
@@ -85,7 +84,6 @@ def write_report(
 
 
 def template(name: str, **filters: Callable[..., Any]) -> Template:
-    """A page of this folder, which escapes what it is given."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -121,7 +119,6 @@ def render(contents: Contents) -> str:
 
 
 def facts(contents: Contents) -> list[tuple[str, str]]:
-    """What the run said of itself, and how fast it was."""
     result = contents.result
     rows = sorted(result.get("facts", {}).items())
     name = "images_per_second"

@@ -50,7 +50,6 @@ class Distributed(Processes):
         self.local_rank = local_rank
 
     def device(self, device: torch.device) -> torch.device:
-        """UserError: there are fewer devices, or one is named for all."""
         if device.type == "cpu":
             return device
         if device.type != "cuda" or device.index is not None:

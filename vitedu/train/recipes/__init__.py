@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from vitedu.errors import UserError, did_you_mean
+from vitedu.errors import UserError, unknown
 from vitedu.train.config import TIERS, TrainConfig
 from vitedu.train.recipes import imagenet, small, transfer, unlabelled
 
@@ -55,9 +55,7 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
         ("tier", tier, TIERS),
     ):
         if value not in known:
-            raise UserError(
-                f"there is no {what} {value!r}; " + did_you_mean(value, known)
-            )
+            raise unknown(what, value, known)
     if model is not None and name not in WITH_ROWS:
         raise UserError(
             f"model={model} chooses a row of {', '.join(WITH_ROWS)}; {name} "

@@ -24,8 +24,6 @@ SIZES = {
 
 
 class Row(NamedTuple):
-    """One row of Table 3."""
-
     epochs: int
     lr: float
     schedule: str
@@ -100,7 +98,6 @@ def paper_jft(tier: str, model: str = "ViT-B/16") -> TrainConfig:
 
 
 def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
-    """The configuration of one row. UserError: the table lacks this model."""
     rows = TABLE_3[dataset]
     if model not in rows:
         raise UserError(
@@ -130,7 +127,6 @@ def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
         max_grad_norm=None if is_sigmoid else 1.0,
         loss="sigmoid" if is_sigmoid else "softmax",
         head_bias=-10.0 if is_sigmoid else 0.0,
-        precision="auto",
     )
 
 
@@ -163,7 +159,6 @@ def imagenet_s16(tier: str) -> TrainConfig:
         warmup=round(WARMUP_STEPS / (90 * 1_281_167 / 1_024), 4),
         max_grad_norm=1.0,
         mixup=0.2,
-        precision="auto",
     )
 
 
@@ -190,15 +185,11 @@ def deit_s(tier: str) -> TrainConfig:
         mixup=0.8,
         cutmix=1.0,
         ema=0.99996,
-        precision="auto",
     )
 
 
 def shrunk(config: TrainConfig) -> TrainConfig:
-    """A large recipe for tier smoke: 32 drawn shapes a batch, two thin blocks.
-
-    Whatever the recipe switches on stays on, and so is tried.
-    """
+    """A large recipe for tier smoke: drawn shapes and two thin blocks."""
     model = replace(
         config.model,
         image_size=smoke_size(config.model),

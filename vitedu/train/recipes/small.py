@@ -185,7 +185,6 @@ def cifar10_scratch(tier: str) -> TrainConfig:
         cutmix=1.0 if large else 0.0,
         mixup=0.8 if large else 0.0,
         ema=0.9995 if large else 0.998,
-        precision="auto",
         compile=large,
         # once an epoch would be every 98 steps, of milliseconds each
         save_every=2_000 if large else None,

@@ -193,7 +193,6 @@ def table_4(
         lr=lr,
         warmup=WARMUP_STEPS / row.steps,
         max_grad_norm=1.0,
-        precision="auto",
         num_workers=8 if tier == "gpu" else 0,
         save_every=500,
     )
@@ -223,10 +222,7 @@ def mae_finetune_b16(tier: str) -> TrainConfig:
 
 
 def tried(config: TrainConfig) -> TrainConfig:
-    """A recipe that begins with trained weights, for tier smoke.
-
-    Whatever the recipe switches on stays on.
-    """
+    """A recipe that begins with trained weights, for tier smoke."""
     kept = {x: getattr(config.model, x) for x in ("pool", "drop_path")}
     return replace(
         config,

@@ -5,7 +5,6 @@ What comes out is a start for the recipe finetune: `weights=RUN`.
 
 from dataclasses import fields, replace
 
-from vitedu.data import where
 from vitedu.data.augment import Augment
 from vitedu.model import SinCos2D, ViTConfig
 from vitedu.model.mae import MAEConfig
@@ -105,7 +104,6 @@ def mae_cifar10(tier: str) -> TrainConfig:
     tier gpu, 800 epochs, yet.
     """
     config = cifar10_scratch(tier)
-    large, is_here = tier == "gpu", where()["cifar10"] is not None
     return replace(
         config,
         recipe="mae-cifar10",
@@ -113,9 +111,8 @@ def mae_cifar10(tier: str) -> TrainConfig:
             completing(replace(config.model, drop_path=0.0), 128, 2),
             normalised=True,
         ),
-        dataset="cifar10" if tier != "smoke" or is_here else "shapes-1k",
         augment=Augment(shift=4, flip=True),
-        epochs=800 if large else 20,
+        epochs=800 if tier == "gpu" else 20,
         betas=(0.9, 0.95),
         weight_decay=0.05,
         label_smoothing=0.0,

@@ -37,10 +37,7 @@ def open_bar(total: int, done: int) -> Any:
 
 
 class Bar:
-    """A run on tqdm's bar; its methods are callbacks of `fit`.
-
-    Without a terminal it makes lines.
-    """
+    """A run on tqdm's bar; its methods are callbacks of `fit`."""
 
     bar: Any = None  # until it begins
     every = SHORTLY

@@ -3,7 +3,6 @@
 `facts(state, sources, 1)["device"]` is "cpu, fp32, 2 threads".
 """
 
-from vitedu.data import Source
 from vitedu.errors import counted
 from vitedu.train.config import TrainConfig
 from vitedu.train.data import Sources
@@ -18,10 +17,13 @@ FIRST_NAMED = 3
 def facts(
     state: TrainState, sources: Sources, num_processes: int
 ) -> dict[str, str]:
-    """What the command says before a run, and report.html after it."""
+    weights, model = [*state.network.parameters()], model_line(state.config)
+    if not all(each.requires_grad for each in weights):
+        count = sum(each.numel() for each in weights if each.requires_grad)
+        model += f"; {count:,} of them learn"
     return {
         "data": data_line(sources),
-        "model": model_line(state.config) + learning(state),
+        "model": model,
         "device": device_line(state.config, num_processes),
         "plan": plan_line(state, len(sources.train)),
     }
@@ -32,28 +34,16 @@ def data_line(sources: Sources) -> str:
     name, requested = dataset.name, getattr(dataset, "requested", dataset.name)
     if requested != name:
         name += f" instead of {requested}"
+    classes, names = counted(train.num_classes, "class"), train.class_names
+    if len(names) > MOST_NAMED:
+        names = (*names[:FIRST_NAMED], "...")
+    if names:
+        classes += f": {', '.join(names)}"
     to_validate = f"{len(validation):,} to validate, " if validation else ""
     return (
         f"{name}: {counted(len(train), 'image')} to train, {to_validate}"
-        f"{len(test):,} to test; {class_line(train)}"
+        f"{len(test):,} to test; {classes}"
     )
-
-
-def class_line(source: Source) -> str:
-    line = counted(source.num_classes, "class")
-    names = source.class_names
-    if len(names) > MOST_NAMED:
-        names = (*names[:FIRST_NAMED], "...")
-    return f"{line}: {', '.join(names)}" if names else line
-
-
-def learning(state: TrainState) -> str:
-    """How many weights learn, if not all."""
-    weights = list(state.network.parameters())
-    count = sum(each.numel() for each in weights if each.requires_grad)
-    if all(each.requires_grad for each in weights):
-        return ""
-    return f"; {count:,} of them learn"
 
 
 def device_line(config: TrainConfig, num_processes: int) -> str:

@@ -48,9 +48,9 @@ class Interrupt:
 
 
 def ctrl_c() -> Interrupt:
-    """Of Ctrl-C where it would raise KeyboardInterrupt; of nothing elsewhere.
+    """An Interrupt for Ctrl-C, if Python's own handler would get it here.
 
-    Elsewhere are other threads, and programs that handle it themselves.
+    In other threads, and where a program handles it, it does nothing.
     """
     handler = signal.getsignal(signal.SIGINT)
     is_here = threading.current_thread() is threading.main_thread()

@@ -17,7 +17,6 @@ log = logging.getLogger("vitedu")  # notes have the level INFO
 
 
 def is_watched() -> bool:
-    """Whether somebody sees stderr: in a notebook, or at a terminal."""
     return hasattr(builtins, "get_ipython") or sys.stderr.isatty()
 
 

@@ -135,7 +135,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
 
 
 def kind_in(spelling: Spelling, prefix: str, names: set[str]) -> str:
-    """The key of `KINDS` for a file with these names."""
     if spelling is CLIP:
         is_clip = f"{prefix}pre_layrnorm.weight" in names
         return "clip" if is_clip else "siglip"
@@ -224,10 +223,7 @@ def bent(
 
 
 def from_vitedu(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The arrays of one of its networks, with a head or without.
-
-    UserError: transformers has no such network.
-    """
+    """The arrays of one of its networks, with a head or without."""
     kind, held = kind_of(checkpoint.config), {"position": POSITIONS}
     owner = owner_of(kind)
     if kind == "clip":
@@ -272,7 +268,6 @@ def owner_of(kind: str) -> str:
 
 
 def kind_of(config: NetworkConfig) -> str:
-    """The key of `KINDS` for what can hold a network, if anything can."""
     if not isinstance(config, ViTConfig):
         return "vit"
     if getattr(config.stem, "norm", False):

@@ -145,7 +145,6 @@ KINDS = {
 
 
 def rows_in(depth: int, spelling: Spelling, prefix: str) -> Iterator[Row]:
-    """The rows of `depth` blocks and all around them, `prefix` in front."""
     names = {ours: [theirs] for ours, theirs in spelling.names.items()}
     for i in range(depth):
         start = f"{spelling.place}.{i}."

@@ -34,9 +34,7 @@ def preprocessor_of(
     resample = {name: number for number, name in RESAMPLE.items()}
     return {
         "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
+        **USUAL,
         "do_normalize": True,
         "image_mean": list(spec.mean),
         "image_std": list(spec.std),

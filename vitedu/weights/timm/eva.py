@@ -20,7 +20,6 @@ WITH_EPS = "vit_small_patch16_dinov3"  # and its norms' epsilon is 1e-5
 
 
 def rows_in(names: Iterable[str]) -> Iterator[Row]:
-    """The rows of arrays that are there, of a plain ViT's too."""
     for name in names:
         if re.search(r"attn\.[kv]_bias$|mlp\.fc1_x\.", name):
             continue  # with its sister
@@ -46,7 +45,6 @@ def with_k_bias(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def rope_of(model: nn.Module) -> RoPE | None:
-    """The positions of timm's model in our terms; None: it has no RoPE."""
     rope: Any = getattr(model, "rope", None)
     if rope is None:
         return None
@@ -64,7 +62,6 @@ def is_unit(rope: nn.Module) -> bool:
 
 
 def foreign_part(model: Any) -> str | None:
-    """What timm's Eva has and our network doesn't; None: nothing."""
     rope, attn = model.rope, model.blocks[0].attn
     if rope is not None:
         usual = {"in_pixels": False, "grid_offset": 0, "max_period": None}
@@ -109,7 +106,6 @@ def rows_of(state: dict[str, Tensor], config: ViTConfig) -> Iterator[Row]:
 def args_of(
     config: ViTConfig, state: dict[str, Tensor], args: dict[str, Any]
 ) -> dict[str, Any]:
-    """Eva's arguments, from those of timm's plain ViT."""
     rope, block = config.position, config.block
     same = {"img_size", "patch_size", "in_chans", "embed_dim", "depth"}
     same |= {"num_heads", "class_token", "global_pool"}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.compat import import_timm
-from vitedu.errors import UserError, reason
+from vitedu.errors import UserError, explained
 from vitedu.model import (
     Hybrid,
     Learned1D,
@@ -141,7 +141,6 @@ def to_vitedu(arrays: dict[str, Tensor], metadata: Metadata) -> Checkpoint:
 def vit_config_in(
     mapped: Mapped, metadata: Metadata, family: str | None
 ) -> tuple[ViTConfig, tuple[str, ...]]:
-    """The configuration, and what is doubtful about it."""
     state = mapped.state
     width = mapping.width_of(mapped, "patch_embed.proj.weight", 4)
     depth = mapping.depth_in(state, r"blocks\.")
@@ -274,15 +273,10 @@ def fields_of(
         return {}
     from timm import create_model
 
-    try:
-        with torch.device("meta"):
-            model = create_model(architecture, **args)
+    what = f"timm cannot build the {architecture} of its config.json"
     # timm raises what its layers do with such arguments
-    except Exception as error:
-        raise UserError(
-            f"timm cannot build the {architecture} of its config.json: "
-            f"{reason(error)}"
-        ) from None
+    with explained(what, Exception), torch.device("meta"):
+        model = create_model(architecture, **args)
     if what := foreign_part(model):
         raise UserError(
             f"timm's {architecture} has {what}, which vitedu's network doesn't"
@@ -313,7 +307,6 @@ def fields_of(
 
 
 def foreign_part(model: nn.Module) -> str | None:
-    """What timm's model has and ours doesn't; None: nothing."""
     block = model.blocks[0]
     parts = [model, block]
     if type(block).__name__ in PARTS:
@@ -422,7 +415,6 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
 
 
 def vit_of(config: ViTConfig) -> str:
-    """timm's name of a ViT of these sizes, else `PLAIN`."""
     if isinstance(config.stem, Hybrid):
         return HYBRIDS[config.stem.layers]
     if isinstance(config.position, RoPE):
@@ -439,7 +431,6 @@ def vit_of(config: ViTConfig) -> str:
 
 
 def bit_of(config: ResNetConfig) -> str | None:
-    """timm's name of a BiT of these sizes; None: it has none."""
     depths = {layers: depth for depth, layers in LAYERS.items()}
     name = f"resnetv2_{depths.get(config.layers)}x{config.width:g}_bit"
     return known_of(Metadata(name))[0]

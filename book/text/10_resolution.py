@@ -399,13 +399,11 @@ figures.show(*drawings.curve(right, costs, errors, trained=224))
 # The grey band is two standard errors to each side, by the rule of [chapter
 # 5](05_mnist.ipynb): what's inside is a tie. (The upper axis doesn't start at zero.) So
 # from 192 to 288 pixels it's a tie, even for the highest point of the curve, and at 384
-# the network is no better than at 160, for nearly eight times the multiplications. The
-# numbers are in the [second reading](#Gained-and-lost).
+# the network is no better than at 160, for nearly eight times the multiplications.
 #
 # And our rocket? We happened to look at a photograph that 288 pixels gain; they lose about
 # as many others. (If we had shown you only the rocket, would you have believed us?) Here's
-# how often that happens with the photographs that come with the package, most of them of
-# waste:
+# how often that happens with the photographs that come with the package:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 by_size = results.read("photographs-by-size")
@@ -415,8 +413,8 @@ print(f"{number - steady} of {number} photographs change their first answer")
 print("between 224 and 384 pixels:", by_size["command"])
 
 # %% [markdown]
-# We looked among them for one with a wrong name at 224 pixels and the right one from some
-# size on, and found none.
+# We looked among them for one that has the right name only from some size on, and found
+# none.
 #
 # ### Why the curve falls
 #
@@ -521,11 +519,11 @@ ask(model, "384, new")
 # %% [markdown]
 # With a new table, Hopper is a jigsaw puzzle! You can see why: the pieces are all there,
 # and none of them knows its place. If positions were learned anew, training would begin
-# like that. It begins like the line above instead. Nothing is thrown away, and what
-# training does is correct a good guess.
+# like that. It begins like the line above instead, and only corrects a good guess.
 #
 # Then what does a larger size buy? Here's all that we know, with the waste of [chapter
-# 11](11_transfer.ipynb), ants and bees, and ImageNet:
+# 11](11_transfer.ipynb), ants and bees, and ImageNet. The last line says how far a whole
+# fine-tuning has moved the table, as a share of its length:
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -555,6 +553,8 @@ rows = {
 print(f"{'right (%)':30}at 224  at 384  seeds")
 for words, (values, seeds) in rows.items():
     print(f"{words:30}{values[0]:>6}{values[1]:>8}{seeds or 1:7}")
+moved = results.read("resolution-trashnet")["metrics"]["positions_moved/224"]
+print(f"\nfine-tuned for waste, the table moved by {moved['value']:.2f}%")
 
 # %% [markdown]
 # (The last row is from [timm's
@@ -562,13 +562,12 @@ for words, (values, seeds) in rows.items():
 # our network, fine-tuned on all of ImageNet once at each size.)
 #
 # On ImageNet, 384 pixels win by three points: a million photographs, most of them with more
-# detail than the small input can hold, and long practice. A probe on frozen
-# features gets next to nothing from it. The photographs of waste do have the detail, but
-# nobody taught the network to use it. And ants and bees have neither: their photographs
-# are small, and they were fine-tuned for 40 steps.
+# detail than the small input can hold, and long practice. Waste has the detail, too. But
+# fine-tuned at 224 and read at 384, it loses more than three points: nobody taught the
+# network to use it. Ants and bees have neither, since their photographs are small, and
+# practice at 384 was 40 steps.
 #
-# What about waste, with all weights fine-tuned at 384? In [chapter 11](11_transfer.ipynb)
-# the small input gets to 94%. The large one costs nearly four times as much, and we
+# And waste with practice at 384? It costs nearly four times as much as at 224, and we
 # haven't run it. Write down your bet, and try:
 #
 # ```

@@ -452,7 +452,7 @@ print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 # those whose right class lost most of its probability come first
 names = record["metrics"]["lost_answers/384"]["names"][:2]
 listed = ", ".join(f"{true} (now {wrong})" for true, wrong in names)
-print(f"clearest losses at 384: {listed}")
+print(f"lost at 384: {listed}")
 
 # %% [markdown]
 # (The wolf that becomes a small terrier fits the story less well.) So resized positions
@@ -526,7 +526,7 @@ ask(model, "384, new")
 # fine-tuning has moved the table, as a share of its length:
 
 
-# %% tags=["nbval-ignore-output", "hide-input"]
+# %% tags=["hide-input"]
 def percent(name, *metrics):
     """The values of a record, and how many seeds they are means of."""
     found = [results.read(name)["metrics"][each] for each in metrics]
@@ -534,6 +534,7 @@ def percent(name, *metrics):
     return values, len(found[0].get("per_seed") or [0])
 
 
+# %% tags=["nbval-ignore-output", "hide-input"]
 rows = {
     "waste, a probe at each size": percent(
         "trashnet-frozen", "probe/224", "probe/384"

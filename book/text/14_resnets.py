@@ -17,14 +17,26 @@ import vitedu
 # `at(digits, row, column)`, which puts digits on empty sheets of 28×28.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-import math
 import os
+
+import torch
+
+from vitedu.train import find_device
+from vitedu.train.finetune import tier_of
+
+torch.set_num_threads(1)
+_ = torch.manual_seed(0)
+TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
+device = find_device("auto" if TIER == "gpu" else "cpu")
+print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+import math
 from collections import OrderedDict
 from functools import partial
 from itertools import product
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
@@ -35,14 +47,6 @@ from vitedu.figures.chapters import resnets
 from vitedu.model.bottleneck import Bottleneck
 from vitedu.model.convolution import SamePool, StdConv2d
 from vitedu.plain import ViT, accuracy, train
-from vitedu.train import find_device
-from vitedu.train.finetune import tier_of
-
-torch.set_num_threads(1)
-_ = torch.manual_seed(0)
-TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
-device = find_device("auto" if TIER == "gpu" else "cpu")
-print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
 # %% tags=["hide-input"]
 # where digits come from, how many to learn from and to test on, steps between
@@ -67,6 +71,7 @@ x_learn, y_learn = shrunk(digits.train, slice(LEARN))
 x_test, y_test = shrunk(digits.test, slice(0, 2 * TEST, 2))
 
 
+# %% tags=["hide-input"]
 def at(digits, row, column):
     """(b, 1, 14, 14) on empty sheets: (b, 1, 28, 28)."""
     sheets = torch.zeros(len(digits), 1, 28, 28, device=digits.device)
@@ -91,6 +96,7 @@ def small_resnet():
     return nn.Sequential(small_backbone(), *end)
 
 
+# %% tags=["hide-input"]
 def new(build):
     """A network from seed 0, on the device."""
     torch.manual_seed(0)

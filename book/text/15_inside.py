@@ -499,7 +499,7 @@ costs(
 # What does it mean for one photograph? Here's what the model says about the coffee each
 # time. On the site, you can change the corners of all five by hand, and see the giants go:
 
-# %% tags=["hide-input"]
+# %% tags=["hide-cell"]
 INNER = torch.tensor([61, 66, 131, 136])  # four in the middle
 whole, moved = model.embed(images), moved_out(images)
 grey = (whole - positions)[:, 1:].mean(dim=(0, 1)) + positions[:, CORNERS]
@@ -510,6 +510,7 @@ swapped[:, CORNERS] += apart
 swapped[:, INNER] -= apart
 
 
+# %% tags=["hide-cell"]
 def after_all(tokens):
     """How long tokens are, without the class token's; and the answers."""
     tokens = model.blocks(tokens)
@@ -530,6 +531,8 @@ found = {
     "moved inwards, grey registers": after_all(empty),
     "moved inwards, copies as registers": after_all(moved),
 }
+
+# %% tags=["hide-input"]
 named = "as it is", "corners dropped", "corners emptied", "positions swapped"
 named += "corners moved inwards", "moved inwards, four empty tokens"
 named += ("moved inwards, four copies",)

@@ -252,8 +252,8 @@ def test_a_result_puts_numbers_and_state_into_its_row_instead_of_a_note(rows):
         "| 88.41 against 88.55 (full, n = 3, `full-run`) | **reproduced** |"
     )
     assert (
-        "Of 2 rows, 1 are reproduced,\n0 are reproduced at a small scale, "
-        "0 are recomputed from the paper's own\nnumbers, 0 are held by a test, "
+        "Of 2 rows,\n1 are reproduced, 0 are reproduced at a small scale, "
+        "0 are\nrecomputed from the paper's own numbers, 0 are held by a test, "
         "and 1 are open." in text
     )
     assert "Not tried." not in text

@@ -39,9 +39,9 @@ def test_curves_draw_means_bands_and_chance():
     assert red.get_color() == CLASS
     assert set(chance.get_ydata()) == {50}
     assert len(axes.collections) == 2
-    assert words(axes) == ["80 %", "50 %", "guessing"]
-    assert "least squares 50 % from 1, 95 % from 5" in alt
-    assert "nearest mean 70 to 90 % from 1, 90 to 90 % from 5" in alt
+    assert words(axes) == ["90%", "95%", "guessing"]
+    assert "least squares 50% from 1, 95% from 5" in alt
+    assert "nearest mean 70 to 90% from 1, 90 to 90% from 5" in alt
     # a band leaves out a tenth at either end
     shares = [number / 100 for number in range(31)]
     assert few_shot._band(shares) == pytest.approx((3, 27))
@@ -71,8 +71,8 @@ def test_the_dip_is_named_and_the_columns_are_marked():
     assert red.get_ydata() == pytest.approx([90, 50, 80])
     assert grey.get_ydata() == pytest.approx([90, 95, 95])
     assert set(mark.get_xdata()) == {193}
-    assert "none: 90 % from 10, then down to 50 % from 190" in alt
-    assert "large: 95 % from 240" in alt
+    assert "none: 90% from 10, then down to 50% from 190" in alt
+    assert "large: 95% from 240" in alt
     few = {"none": {2: 0.5, 4: 0.6}, "large": {2: 0.5, 4: 0.7}}
     (axes,) = few_shot.dip(few, 193)[0].axes
     assert len(axes.lines) == 2 and not words(axes)

@@ -118,7 +118,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Variant(Checked):
-    """One of several classes for a field; `name` is its class's, in JSON too."""
+    """One of several classes for a field; `name` says which, in JSON too."""
 
     name: str = field(init=False, repr=False)
 

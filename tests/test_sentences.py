@@ -46,6 +46,7 @@ def table():
     return found
 
 
+@pytest.mark.filterwarnings("ignore:.*how its pictures are prepared")
 @pytest.mark.parametrize(("section", "call", "said"), table())
 def test_what_cannot_be_right_is_one_sentence(
     tmp_path, monkeypatch, section, call, said

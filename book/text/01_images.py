@@ -8,8 +8,8 @@ import vitedu
 # # Images as words
 #
 # Let's start with something that works. The book's package, `vitedu`, holds a trained
-# Vision Transformer (*ViT* for short) and a photograph. Asking the model what it sees
-# takes four lines. (In the name ViT-Ti/16, Ti stands for tiny, and 16 is what this page is
+# Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the
+# model what it sees. (The *Ti* in its name stands for tiny, and 16 is what this page is
 # about.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -43,34 +43,31 @@ figures.show(*drawings.answers(small, guesses, seen))
 
 # %% [markdown]
 # This is Grace Hopper, who wrote one of the first compilers and retired from the US
-# Navy as a rear admiral. The model has no class for computer pioneers, so it names what
-# she's wearing. A pickelhaube is the Prussian helmet with the spike, a bearskin the tall
-# fur hat of the Buckingham Palace guards. With a thousand names to choose from and no
-# "navy cap" among them, you might do no better. (Don't ask about the airship.)
+# Navy as a rear admiral. The model knows a thousand names, but neither "computer
+# pioneer" nor "navy cap" is among them, so it names what she's wearing as well as it
+# can. (A pickelhaube is the Prussian helmet with the spike, a bearskin the tall fur hat
+# of the Buckingham Palace guards. Don't ask about the airship.)
 #
-# The answer is good. The odd part is who gives it. For years, networks that named
-# photographs had a bit of eyesight built in: small windows that slide over the picture
-# and compare each pixel with its neighbours, layer after layer. This one has almost
-# nothing of the kind. It's the encoder of a Transformer, the half that reads, made for
-# sentences: it takes in a vector for each word, lets the vectors exchange what they
-# know, and answers.
+# The surprise is where that answer comes from. For years, networks that named photographs
+# had a bit of eyesight built in: small windows that slide over the picture and compare
+# each pixel with its neighbours. This one has almost nothing of the kind. It's a
+# Transformer, and Transformers were made for sentences: they take in one vector per word,
+# let the vectors exchange what they know, and answer.
 #
-# You gave it a photograph, and there isn't a word in it. **So what does a Transformer
+# But you gave it a photograph, and there isn't a word in it. **So what does a Transformer
 # read when it looks at a picture?**
 
 # %% tags=["margin", "hide-input"]
 figures.show(*figures.network("patches"))
 
 # %% [markdown]
-# The drawing is the whole network, from the bottom up. Only the filled box is ours
-# today; the other names can wait for their chapters.
+# The drawing shows the whole network, from the bottom up. Today we build the filled box.
 #
 # ## Cut it up
 #
-# A sentence splits into words at the spaces. A picture has no spaces, so what is a
-# word? The paper that introduced the ViT
-# ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) has an answer that's almost
-# rude: put a square grid over the picture and cut.
+# A sentence splits into words at the spaces, but a picture has no spaces. The paper that
+# introduced the ViT ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) has an
+# answer that's almost rude: put a square grid over the picture and cut.
 #
 # We take a square out of the photograph, resize it to 224×224 pixels, and keep it for
 # the whole book. It's a tensor called `picture`, with the axes `c` (red, green, blue),
@@ -112,13 +109,13 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# You get fourteen rows of fourteen patches, in reading order. Each is one word, and
-# that explains the title of the paper, *An Image is Worth 16x16 Words*: a word is 16×16
-# pixels in size. (The number of words is 196.)
+# You get fourteen rows of fourteen patches, in reading order, and each is one word. Hence
+# the title of the paper, *An Image is Worth 16x16 Words*. (A word is 16×16 pixels; the
+# number of words is 196.)
 #
-# Shuffle the words, and often you still know what a sentence was about. Let's shuffle
-# patches: four large ones, then 49 smaller ones, then our 196, and ask the model each
-# time. **At which size does it lose her?**
+# If you shuffle the words of a sentence, you can often still tell what it was about. Let's
+# shuffle patches: four large ones, then 49 smaller ones, then our 196, and ask the model
+# each time. **At which size does it lose her?**
 
 # %% tags=["hide-input"]
 panels, said = {}, []
@@ -137,26 +134,23 @@ figures.show(*photos.pictures(panels, seen + ", ".join(said) + "."))
 print("\n".join(said))
 
 # %% [markdown]
-# You reassemble four in your head without trying. With 49 you can still hunt for her:
-# here half a pair of glasses, there the ribbons. With 196 she's gone, and yet every
-# pixel is still there. The model gives up even sooner, at 49: it settles for a
-# mortarboard, the flat cap of a graduation. That isn't silly. Black cloth, a little gold
-# and a face could well come from one. But notice that it gets *surer* as the pieces get
+# You put four pieces back together without trying. With 49 you can still hunt for her:
+# half a pair of glasses here, the ribbons there. With 196 she's gone, and yet every
+# pixel is still there. The model gives up sooner, at 49, and settles for a mortarboard,
+# the flat cap of a graduation. But notice that it gets *surer* as the pieces get
 # smaller. A high percentage doesn't mean that the network has seen what you see.
 #
-# A network that got only the *set* of patches couldn't tell the last panel from the
-# portrait, because as a set they're the same. A patch has to look at the others
-# ([chapter 2](02_attention.ipynb)) and be told where it was
-# ([chapter 4](04_vit.ipynb)).
+# A heap of patches isn't enough, then: as a heap, the last panel and the portrait are the
+# same. Each patch has to look at the others ([chapter 2](02_attention.ipynb)) and be told
+# where it was ([chapter 4](04_vit.ipynb)).
 #
 # ## One row for each patch
 #
-# A Transformer wants each word as one flat row of numbers. A patch is still a block
-# with three axes, so you have to unroll it. In which order, though: first all its red,
-# then all its green? Or pixel by pixel?
+# A Transformer wants each word as one flat row of numbers, so you have to unroll the
+# patch. In which order: first all its red, then all its green? Or pixel by pixel?
 #
-# Use an image in which every mistake shows. Here every number says where it comes from:
-# hundreds for the channel, tens for the row, ones for the column.
+# Try it on an image in which every mistake shows, because every number says where it
+# comes from: hundreds for the channel, tens for the row, ones for the column.
 
 # %%
 channel = 100 * torch.arange(2)[:, None, None]
@@ -169,12 +163,12 @@ figures.show(*drawings.numbered(image, 2))
 
 # %% [markdown]
 # Read the first of the four rows: 0, 100, 1, 101. At each pixel you take all its
-# channels. Then you step one pixel to the right, and at the end of the line you go down
-# to the next. *Row, column, channel.* Any fixed order would do, as long as you stick to
-# it. This is the one the authors' weight files use.
+# channels, then you step one pixel to the right, and at the end of the line you go down
+# to the next. *Row, column, channel.* Any fixed order would do; this is the one in the
+# authors' weight files.
 #
-# For a single patch, `permute` moves the channel to the end, and `flatten` lays it out
-# as a row, stepping through the last axis fastest.
+# For a single patch, `permute` moves the channel to the end, and `flatten` lays it all
+# out in a row, stepping through the last axis fastest.
 
 # %%
 patch = cut(image, 2)[0]  # (c, p, q) = (2, 2, 2)
@@ -182,7 +176,7 @@ print(patch.permute(1, 2, 0).flatten().tolist())
 
 
 # %% [markdown]
-# Now for every patch of every image in a batch. In [einops](https://einops.rocks) you
+# Now for every patch of every image in a batch. With [einops](https://einops.rocks) you
 # write down the axes by name. Brackets left of the arrow split an axis, and brackets
 # right of it join axes, the last name changing fastest.
 
@@ -196,11 +190,11 @@ def patchify(images, patch_size):
 
 # %% [markdown]
 # `gh` and `gw` count the patches down and across, `p` and `q` the rows and columns inside
-# one: patches line by line, `(gh gw)`, each in the order `(p q c)`.
-# ([Below](#Reshape-and-permute-by-hand) it's done with plain `reshape` and `permute`.)
+# one. ([Below](#Reshape-and-permute-by-hand) it's done with plain `reshape` and
+# `permute`.)
 #
-# The model was trained on pixels from −1 to 1, so we stretch Hopper to that range, add
-# an axis `b` for a batch of one, and cut.
+# The model was trained on pixels from −1 to 1, so stretch Hopper to that range, add an
+# axis `b` for a batch of one, and cut.
 
 # %%
 x = 2 * picture[None] - 1  # (b, c, h, w)
@@ -218,13 +212,13 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # %% [markdown] tags=["predict"]
 # ## From a patch to a token
 #
-# That's how the portrait's first patch begins: red, green and blue of its first two pixels.
-# A language model looks each word up in a dictionary and finds a learned vector. With
-# patches that can't work. You'll practically never meet the same 768 numbers twice.
+# That's how the portrait's first patch begins. A language model would now look its word up
+# in a table and find a learned vector. With patches that can't work, because you'll
+# practically never meet the same 768 numbers twice.
 #
 # So ask the patch questions. How bright are you? How much brighter on the right than on
-# the left? Every such question is a list of factors, one for each number in the patch:
-# multiply, add up, and there's the answer.
+# the left? A question is a list of factors, one for each number in the patch. Multiply,
+# add up, and there's the answer.
 #
 # Pick up a pencil. Here are three patches of 2×2 grey pixels:
 #
@@ -235,8 +229,7 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # $$
 #
 # The first question adds up all four pixels. The second adds the two on the right and
-# subtracts the two on the left. What does each patch answer to the first? And **what does
-# the left patch answer to the second question?**
+# subtracts the two on the left. **What does the left patch answer to the second question?**
 
 # %%
 three = torch.tensor([[1, 2, 3, 4], [0, 4, 0, 4], [3, 3, 3, 3]])
@@ -244,13 +237,13 @@ questions = torch.tensor([[1, -1], [1, 1], [1, -1], [1, 1]])
 print((three @ questions).tolist())
 
 # %% [markdown]
-# Each column of `questions` is a question. The middle patch has a sharp edge, and its
-# second answer says so. The last is the same all over, and its second is 0.
+# Each row has a patch's two answers. The middle patch has a sharp edge, and its second
+# answer says so. The last one is the same all over, so it answers 0.
 #
 # That's the whole step. Write $D$ questions side by side as the columns of a matrix
 # $\mathbf{E}$, and each patch becomes the list of its $D$ answers. This list is its
-# *token*, the vector that the Transformer reads. Nobody writes the questions; they're
-# learned weights. In symbols, from inside the paper's equation (1):
+# *token*, the vector that the Transformer reads. Nobody makes the questions up; they're
+# learned weights. The paper writes it like this, inside its equation (1):
 #
 # $$
 # \mathbf{x}_p^i\,\mathbf{E} \qquad \text{with} \quad
@@ -258,9 +251,9 @@ print((three @ questions).tolist())
 # \mathbf{E} \in \mathbb{R}^{(P^2 C) \times D}, \quad i = 1, \dots, N
 # $$
 #
-# Here $\mathbf{x}_p^i$ is flat patch number $i$ of $N$ (the small $p$ just says
-# "patch"), $P$ is its side in pixels, and $C$ the number of channels. Here it all is in
-# one picture. (You'll get the real model's `E` in the next section.)
+# $\mathbf{x}_p^i$ is flat patch number $i$ of $N$ (the small $p$ just says "patch"), $P$
+# is its side in pixels, and $C$ the number of channels. Here's the step in one picture,
+# with the real model's $\mathbf{E}$, which you'll get in the next section.
 
 # %% tags=["hide-input"]
 with torch.no_grad():
@@ -269,23 +262,23 @@ figures.show(*drawings.embedding(picture, shown))
 
 
 # %% [markdown]
-# Keep $P^2 C$ and $D$ apart. The first follows from how you cut. The second is how wide
-# you make the network; in ViT-Ti it's 192. In ViT-B/16 (B for base) both happen to be
+# Keep $P^2 C$ and $D$ apart. The first follows from how you cut. The second you choose:
+# it's how wide the network is, 192 in ViT-Ti. In ViT-B/16 (B for base) both happen to be
 # 768, so code that mixes them up runs there and breaks nearly everywhere else.
 #
 # ## Where is the matrix?
 #
-# Look for $\mathbf{E}$ in almost any published ViT, and you find a convolution instead.
+# Look for $\mathbf{E}$ in almost any published ViT, and you'll find a convolution instead.
 # It's the same product in disguise. A convolution puts a small array of weights, its
 # *kernel*, on the picture, multiplies what's under it, and adds up: one question, asked
 # in one place.
 #
 # Make the kernel as large as a patch, and move it by a whole patch at a time (its
-# *stride*): now it asks every patch once. $D$ kernels ask everything in one call, and
-# each is a column of $\mathbf{E}$, folded back into the shape of a patch.
+# *stride*). Now it asks every patch once. $D$ kernels ask all the questions in one call,
+# and each is a column of $\mathbf{E}$, folded back into the shape of a patch.
 #
-# One of those sliding windows after all? Almost. But these don't overlap, nothing
-# compares pixels across the edge of a patch, and it happens only once.
+# So there's a sliding window after all? Yes, but this one never looks across the edge of
+# a patch, and it's used only once.
 
 
 # %% tags=["teaches"]
@@ -310,8 +303,8 @@ embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
 embed.load_state_dict(model.patch_embed.state_dict())
 
 # %% [markdown]
-# You have two ways to the tokens: cut and multiply, or convolve. (A bias, one constant
-# per question, is added at the end.)
+# Now there are two ways to the tokens: cut and multiply, or convolve. Do they agree? (A
+# bias, one constant per question, is added at the end.)
 
 # %%
 E = rearrange(embed.proj.weight, "d c p q -> (p q c) d").detach()
@@ -336,8 +329,8 @@ print("computed in double precision, equal to 12 decimals")
 #
 # Smaller patches keep finer detail, but there are more of them. And from the next
 # chapter on, every token is compared with every other, so there are *pairs* to count,
-# too. Go from 16 pixels to 8: how many times more tokens is that, and how many more pairs?
-# And **how many times more work is it in all?**
+# too. Go from 16 pixels to 8. Count the tokens, count the pairs, then guess: **how many
+# times more work is it in all?**
 
 # %%
 for p in (32, 16, 8):  # ViT-B; `macs` counts multiply-adds
@@ -348,19 +341,19 @@ for p in (32, 16, 8):  # ViT-B; `macs` counts multiply-adds
 # %% [markdown]
 # Twice as many across and twice as many down: four times the tokens. Each of them meets
 # four times as many others: sixteen times the pairs. But the whole bill is only four
-# and a half times as high, because most of the work is done on one token at a time.
+# and a half times as high, because most of the work is done on one token at a time. (We
+# count for ViT-B, since the paper has no ViT-Ti.)
 #
-# That's the price. (We count for ViT-B, since the paper has no ViT-Ti.) And what do you
-# gain? Halve the side from 32 to 16 pixels, and ImageNet accuracy rises by about three
-# percentage points for ViT-B, and four for the larger ViT-L.
+# That's the price. And what do you gain? Going from 32 pixels to 16, the paper's ViT-B
+# names about three more photographs in a hundred correctly.
 # ([Price and gain in full](#What-sixteen-costs-in-full).)
 #
 # ## Right shape, wrong numbers
 #
 # Here are two mistakes that you'll meet in real code, and neither raises an error. One
 # forgets the `permute` and only reshapes. The other keeps the channel in front,
-# `(c p q)`, as you'd naturally do in PyTorch. Try both on that telltale image.
-# The first row ought to begin with 0, 100, 1, 101. How will it begin?
+# `(c p q)`, as you'd naturally do in PyTorch. On the numbered image, the first row should
+# begin with 0, 100, 1, 101.
 
 # %% tags=["failure"]
 print(image.reshape(4, 8)[0].tolist())
@@ -372,8 +365,8 @@ print(rearrange(image[None], pattern, p=2, q=2)[0, 0].tolist())
 # The second row is the right patch in another order, channel by channel. But the first
 # isn't a patch at all. It's a *strip*: two whole lines of the image, in one channel.
 #
-# Now Hopper. `paste` is the way back, the pattern of `patchify` read from right to
-# left. If you give it wrong rows, what happens to the colours?
+# Now Hopper. `paste` is the way back: the pattern of `patchify`, read from right to left.
+# What will it make of wrong rows?
 
 
 # %% tags=["failure"]
@@ -403,12 +396,13 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# The colours are all gone. `paste` takes three numbers in a row for the red, green and blue of one
-# pixel. In the wrong rows, those are three neighbouring pixels in one channel: nearly
-# equal, hence grey. Whether a wrong order hurts depends on whose weights you use.
+# All the colour is gone. `paste` takes three numbers in a row for the red, green and blue
+# of one pixel. In the wrong rows they're three neighbouring pixels of one channel, nearly
+# equal, and that makes grey.
 #
-# **If you train from scratch,** `(c p q)` is harmless. Put the rows of $\mathbf{E}$ in
-# the same order, and you get the same tokens:
+# Does it hurt? That depends on whose weights you use. **If you train from scratch,**
+# `(c p q)` is harmless. Put the rows of $\mathbf{E}$ in the same order, and you get the
+# same tokens:
 
 # %%
 E_first = rearrange(E, "(p q c) d -> (c p q) d", p=16, q=16)
@@ -416,15 +410,15 @@ print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
 
 
 # %% [markdown]
-# Training will simply find that matrix instead. For strips there isn't one: no $\mathbf{E}$
-# changes which pixels meet in a word. ([The second reading](#What-strips-cost) measures
-# what that costs.)
+# Training will simply find that matrix instead. For strips there's no such matrix, because
+# no $\mathbf{E}$ can change which pixels meet in a word. ([What that
+# costs](#What-strips-cost).)
 
 # %% [markdown] tags=["predict"]
-# **If you load somebody else's weights,** it's the harmless mistake that ruins you. We've
-# laid out the rows of $\mathbf{E}$ as `(p q c)`. Hand it patches in the order `(c p q)`,
-# and let the rest of the real model carry on (the function `answer` in the folded cell
-# does that). **What will it call Grace Hopper now?**
+# **If you load somebody else's weights,** the harmless mistake is the one that ruins you.
+# Our $\mathbf{E}$ expects `(p q c)`. Hand it patches in the order `(c p q)`, and let the
+# rest of the real model carry on. (`answer`, in a folded cell, does that: tokens in, names
+# out.) **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -447,18 +441,17 @@ for name, probability in answer(channel_first @ E + bias, top=2):
     print(f"{probability:4.0%}  {name}")
 
 # %% [markdown]
-# A window shade, and it's sure. But look at the right-hand picture above: you fed it
-# that, and with those stripes, who wouldn't be? The network is fine. It read exactly what
-# you wrote.
+# A window shade, and it's sure. But look at the right-hand picture above: that's what you
+# fed it. The network is fine. It read exactly what you wrote.
 #
 # > **Remember.** A shape says how many numbers there are, not which. Test every
 # > reordering with an image in which every mistake shows, or paste it back and look.
 #
 # ## What the real model asks
 #
-# Now open the real thing. This model learned 192 questions, and each is a kernel of
-# 16×16 pixels in three channels: a colour picture. Here are the eight whose answers vary
-# most over five photographs, and the eight with the largest weights.
+# Now open the real model. It learned 192 questions, and each is a kernel of 16×16 pixels
+# in three channels: a colour picture. Here are the eight whose answers vary most over five
+# photographs, and the eight with the largest weights.
 
 # %% tags=["hide-input"]
 names = ("hopper", "cat", "coffee", "astronaut", "rocket")
@@ -466,9 +459,9 @@ five = [vitedu.preprocess(model, vitedu.data.photo(name)) for name in names]
 filters = embed.proj.weight.detach()
 with torch.no_grad():
     spread = embed(torch.cat(five)).flatten(0, 1).std(dim=0)  # (d,)
-lively = spread.argsort(descending=True)[:8].tolist()
+liveliest = spread.argsort(descending=True).tolist()
 strong = filters.flatten(1).norm(dim=1).argsort(descending=True)[:8].tolist()
-groups = {"answers vary most": lively, "largest weights": strong}
+groups = {"answers vary most": liveliest[:8], "largest weights": strong}
 seen = (
     "Kernels as colour pictures: eight in plain orange, brown and green or "
     "with soft shadings; eight with fine checks or with blots of colour."
@@ -478,8 +471,7 @@ figures.show(*drawings.kernels(filters, groups, seen))
 # %% [markdown]
 # Grey means "this pixel doesn't count", and each tile has its own scale. In the first
 # row you can read a few: plain colours, soft shadings. In the second row, 149 and 74 ask
-# about texture as fine as a pixel, and most of the others look like coloured noise that
-# nobody can read.
+# about texture as fine as a pixel, and most of the others nobody can read.
 #
 # And the answers? Your tokens are a matrix with a row for each patch and a column for
 # each question. Put one column back on the grid of patches, and it's a picture again.
@@ -490,7 +482,8 @@ maps = rearrange(tokens[0], "(gh gw) d -> d gh gw", gh=14)
 print(tuple(tokens.shape), "->", tuple(maps.shape))
 
 # %% [markdown]
-# Look at the first three kernels again. **What do 113, 30 and 75 ask?**
+# Look at the first three kernels again. **What do 113, 30 and 75 ask?** Put it in words
+# before you look at what Hopper's patches answered.
 
 # %% tags=["hide-input"]
 chosen = {f"number {number}": filters[number] for number in (113, 30, 75)}
@@ -502,60 +495,45 @@ seen = (
 )
 figures.show(*drawings.questions(chosen, maps[[113, 30, 75]], 5, seen))
 
-
 # %% [markdown]
 # Question 113 is orange through and through: plenty of red, some green, as little blue as
 # possible. It asks *are you warm or blue?* And there she is, in one number per patch.
 #
-# You've already answered question 30, with a pencil: *how much brighter are you on the
-# right?* Number 75 asks how much brighter you are at the top.
+# You've already answered something like question 30, with a pencil: *how much brighter are
+# you on the right?* And 75 asks how much brighter you are at the top. (That's [more than a
+# nice story](#Do-they-ask-that?), and a little less than the truth.)
 #
-# Is that more than a nice story? Compute from the pixels what each interpretation
-# predicts, and correlate that with the real answers: 1 is a perfect fit, 0 is none. Each
-# question should fit its own interpretation best.
 
-
-# %%
-def predicted(x):
-    """(1, 3, 224, 224) -> (3, 14, 14): warm, right, top, from pixels."""
-    red, green, blue = avg_pool2d(x, 16)[0]  # of each patch
-    grey = x.mean(dim=1)
-    across = avg_pool2d(grey, (16, 8))[0]  # left half, right half, ...
-    down = avg_pool2d(grey, (8, 16))[0]  # top half, bottom half, ...
-    right = across[:, 1::2] - across[:, ::2]
-    return torch.stack([red + green - 2 * blue, right, down[::2] - down[1::2]])
-
-
-both = torch.cat([maps[[113, 30, 75]], predicted(x)]).flatten(1)
-print("      warm  right    top")
-for number, fits in zip((113, 30, 75), both.corrcoef()[:3, 3:], strict=True):
-    print(f"{number:3}", *(f"{fit:6.2f}" for fit in fits))
-
-# %% tags=["nbval-check-output", "hide-cell"]
-with torch.no_grad():
-    for other in five[1:]:
-        told = rearrange(embed(other)[0], "(gh gw) d -> d gh gw", gh=14)
-        both = torch.cat([told[[113, 30, 75]], predicted(other)]).flatten(1)
-        fits = both.corrcoef()[:3, 3:]
-        assert (fits.diag() > 0.75).all()
-        assert (fits.argmax(dim=1) == torch.arange(3)).all()
-print("on the four other photographs, too, each fits its own best")
-
-# %% [markdown]
-# But look at the −0.48: question 30 dislikes bright tops. Go back to its kernel, and
-# you'll see that the bright corner is at the *lower* right. So "brighter on the right" is
-# only half of what it asks.
-#
+# %% [markdown] tags=["predict"]
 # ## What it reads
 #
-# You've made the tokens. Now hand them to the rest of the real model.
+# You've made the tokens, so the rest of the real model can take over. But does it need all
+# 192 answers? Let's begin with 113, 30 and 75, and give every patch the same average answer
+# to all the others. Then let's add questions, those first whose answers vary most.
+# (`liveliest` lists them in that order.)
+#
+# **How many answers does it need before it says "military uniform"?**
+#
+# * 3
+# * about 20
+# * about 60
+# * nearly all 192
 
 # %%
-guesses = answer(tokens)
-for name, probability in guesses:
-    print(f"{probability:4.0%}  {name}")
+for known in (3, 8, 32, 64, 192):
+    some = tokens.mean(dim=1, keepdim=True).repeat(1, 196, 1)
+    some[:, :, liveliest[:known]] = tokens[:, :, liveliest[:known]]
+    name, probability = answer(some)[0]
+    print(f"{known:3} answers  {probability:.0%}  {name}")
+
+# %% [markdown]
+# A third of them will do. With three answers per patch it sees a tile roof, with eight a
+# space shuttle, with 32 at least the right kind of hat. At 64 she's in uniform, and the rest
+# make it surer. With all 192, your own tokens have named her. (The 83% at the start was for a
+# crop that `classify` makes itself.)
 
 # %% tags=["hide-input"]
+guesses = answer(tokens)
 four = maps[[113, 30, 75, 50]]
 seen = (
     "The portrait, and beside it maps of 14 by 14 answers to four questions: "
@@ -564,12 +542,9 @@ seen = (
 figures.show(*drawings.reading(picture, four, guesses, 5, seen))
 
 # %% [markdown]
-# It carries on with your tokens as with its own. (The 83% at the start was for a crop
-# that `classify` makes itself.)
-#
-# So that's what a Transformer reads when it looks at a picture: a row of vectors, each
-# a list of answers about one small square. On the right you see our three questions and
-# number 50, four of the 192. You can make out her face in two, because you see the whole
+# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
+# list of answers about one small square. On the right are our three questions and number
+# 50, four of the 192. You can make out her face in two of them, because you see the whole
 # grid. Each token knows only its own square.
 #
 # ## What to take with you
@@ -583,18 +558,16 @@ figures.show(*drawings.reading(picture, four, guesses, 5, seen))
 #
 # Can you answer these without scrolling up?
 #
-# 1. Why can't a network that gets only the *set* of patches tell the portrait from the
+# 1. Why can't a network that gets only a heap of patches tell the portrait from the
 #    shuffled one?
-# 2. Why is `(c p q)` harmless if you train from scratch, and ruinous if you load
-#    weights?
+# 2. When is `(c p q)` harmless, and when is it ruinous?
 # 3. What can't training repair if you forget the `permute`?
 # 4. What decides $P^2 C$, and what decides $D$?
-# 5. With half the patch size, why sixteen times the pairs, but not sixteen times the
-#    work?
+# 5. With half the patch size, why sixteen times the pairs, but not the work?
 #
 # Your 196 tokens are waiting in a row, and so far none of them knows that the others
-# exist. A piece of Hopper's black cap and a piece of her black jacket look the same
-# from inside. How can a token find out what it's a piece of? It has to look around, in
+# exist. From inside, a piece of Hopper's black cap looks just like a piece of her black
+# jacket. How can a token find out what it's a piece of? It has to look around, in
 # [chapter 2](02_attention.ipynb).
 #
 # ## Exercises
@@ -627,8 +600,8 @@ figures.show(*drawings.reading(picture, four, guesses, 5, seen))
 #
 # **6.** ★★ Read [What strips cost](#What-strips-cost) first. Then put all 784 pixels of
 # the digits into one random order, the same for each digit, so that a word is 49 pixels
-# from anywhere. Predict the accuracy before you run `score`. (`torch.randperm(784)` gives you an order, and
-# `images.flatten(1)[:, order].reshape(images.shape)` applies it.)
+# from anywhere. Predict the accuracy before you run `score`. (`torch.randperm(784)` gives you
+# an order, and `images.flatten(1)[:, order].reshape(images.shape)` applies it.)
 #
 # **7.** ★★★ A cat that moves is the same cat. Move the picture by 16 pixels with
 # `x.roll(16, -1)`, then by 1 instead. How many of the 196 flat rows do you find again,
@@ -716,7 +689,7 @@ seen = (
 )
 figures.show(*drawings.digits(rows, seen, outlines))
 
-# %% [markdown] tags=["predict"]
+# %% [markdown]
 # The lower row is what the network gets when you forget the `permute`. (In blue: one
 # strip of the 7, and the square it's folded into.) With squares it names 95 of 100 new
 # digits correctly, as a mean over five seeds. **How many with strips?**
@@ -743,11 +716,51 @@ print(f"squares {squares:.1%}, strips {strips:.1%}")
 assert squares > 0.92 and 0.90 < strips < squares + 0.01
 print("the wrong cut learns too, above 90%")
 
+
 # %% [markdown]
 # It loses about a point. (Above is one seed. Over seeds 0 to 4 it's 94% with strips, and
-# each time they lost four to six of the 500 test digits.) Why so little? In every digit the same 49 pixels meet in a
-# strip, so its numbers mean the same thing each time, and the later layers bring all
-# words together. In your own project you'd blame the missing point on the data.
+# each time they lost four to six of the 500 test digits.) Why so little? In every digit the
+# same 49 pixels meet in a strip, so its numbers mean the same thing each time, and the later
+# layers bring all words together. In your own project you'd blame the missing point on the
+# data.
+#
+# ### Do they ask that?
+#
+# Do 113, 30 and 75 really ask *warm*, *right* and *top*? Compute from the pixels what each
+# interpretation predicts, and correlate that with the real answers: 1 is a perfect fit, 0
+# is none. Each question should fit its own interpretation best.
+
+
+# %%
+def predicted(x):
+    """(1, 3, 224, 224) -> (3, 14, 14): warm, right, top, from pixels."""
+    red, green, blue = avg_pool2d(x, 16)[0]  # of each patch
+    grey = x.mean(dim=1)
+    across = avg_pool2d(grey, (16, 8))[0]  # left half, right half, ...
+    down = avg_pool2d(grey, (8, 16))[0]  # top half, bottom half, ...
+    right = across[:, 1::2] - across[:, ::2]
+    return torch.stack([red + green - 2 * blue, right, down[::2] - down[1::2]])
+
+
+both = torch.cat([maps[[113, 30, 75]], predicted(x)]).flatten(1)
+print("      warm  right    top")
+for number, fits in zip((113, 30, 75), both.corrcoef()[:3, 3:], strict=True):
+    print(f"{number:3}", *(f"{fit:6.2f}" for fit in fits))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+with torch.no_grad():
+    for other in five[1:]:
+        told = rearrange(embed(other)[0], "(gh gw) d -> d gh gw", gh=14)
+        both = torch.cat([told[[113, 30, 75]], predicted(other)]).flatten(1)
+        fits = both.corrcoef()[:3, 3:]
+        assert (fits.diag() > 0.75).all()
+        assert (fits.argmax(dim=1) == torch.arange(3)).all()
+print("on the four other photographs, too, each fits its own best")
+
+# %% [markdown]
+# They do. But look at the −0.48: question 30 dislikes bright tops. Go back to its kernel,
+# and you'll see that the bright corner is at the *lower* right. So "brighter on the right"
+# is only half of what it asks.
 #
 # ### How much of a patch do you need?
 #
@@ -823,8 +836,8 @@ for p in (32, 16, 8, 4, 2):
 #
 # | | patches of 32 | patches of 16 |
 # |---|---|---|
-# | ViT-B | 81.28 % | 83.97 % |
-# | ViT-L | 80.99 % | 85.15 % |
+# | ViT-B | 81.28% | 83.97% |
+# | ViT-L | 80.99% | 85.15% |
 #
 # (80.99 isn't a typo: with patches of 32, the larger network is no better. The paper's
 # table has no ViT-B or ViT-L with smaller patches than 16.)
@@ -901,7 +914,7 @@ for p in (32, 16, 8, 4, 2):
 #
 # Question 113 notices: warm and blue change places, and its new answers are nearly the
 # negative of the old ones. The other two compare light with dark and hardly care. The model
-# still says "military uniform", only less surely than the 87 % from before. Here the
+# still says "military uniform", only less surely than the 87% from before. Here the
 # answer is still right, and that's why this mistake is so hard to find.
 #
 # </details>
@@ -918,9 +931,9 @@ for name, probability in answer(swapped, top=2):
 # <details><summary>Solution 6</summary>
 #
 # It still learns, to between 91 and 93% with seeds 0 to 4, three points less than with
-# squares on average. A word needn't mean anything to you. As with strips, the same 49 pixels meet in
-# it each time, and the later layers bring all words together. But neighbouring pixels belong together, and a square lets them meet in the
-# very first product.
+# squares on average. A word needn't mean anything to you. As with strips, the same 49 pixels
+# meet in it each time, and the later layers bring all words together. But neighbouring
+# pixels belong together, and a square lets them meet in the very first product.
 #
 # </details>
 

@@ -40,9 +40,9 @@ figures.show(
 )
 
 # %% [markdown]
-# If you can't tell, you're in good company. To a network, a patch is 768 numbers. So let's
-# ask which patch of the photograph has numbers closest to the cap's.
-# (`picture` is the square photograph, with values from 0 to 1.)
+# If you can't tell, you're in good company. To a network, a patch is just 768 numbers. So
+# which patch of the photograph has the numbers closest to the cap's? (`picture` is the
+# square photograph, with values from 0 to 1.)
 
 # %%
 patches = patchify(picture[None], 16)[0]  # (n, p*p*c) = (196, 768)
@@ -58,13 +58,13 @@ jacket = int(nearest)
 figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 
 # %% [markdown]
-# The left one is the cap. (Did the bright corner help you? It's a bit of gold braid.) Yet
-# of all the patches in the photograph, the closest isn't on the cap at all. It's the
-# jacket.
+# The left one is the cap. (Did the bright corner help you? It's a bit of gold braid.) But
+# of all the patches in the photograph, the one most like it isn't on the cap at all. It's
+# on the jacket.
 #
 # In the photograph you have no trouble, because you look around. The first square is under
 # gold braid and above a face; the second is next to a name tag. A patch on its own can't
-# look around. All it has is its 768 numbers, and they hardly say.
+# look around.
 #
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
@@ -76,24 +76,22 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# Patches have to exchange information. You could give every patch the average of
-# all of them, but then they'd all get the same. You could give every patch its
-# neighbours, as a convolution does. But what the cap needs to know may be at the other
-# end of the picture.
+# Patches have to exchange information. You could give each of them the average of all, but
+# then they'd all get the same. You could give it its neighbours, but what the cap needs to
+# know may be at the other end of the picture.
 #
-# What we'd like is an average in which every patch decides for itself whose numbers count. It
-# has to look them up, as in a Python dictionary. This dictionary says how warm each wind
-# is, in °C.
+# What we'd like is an average in which every patch decides for itself whose numbers count.
+# It has to look things up, and for that Python has dictionaries. This one says how warm
+# each wind is, in °C.
 
 # %% tags=["failure", "raises-exception"]
 winds = {"north": 4, "east": 10, "south": 22, "west": 14}
 winds["north-north-east"]
 
 # %% [markdown]
-# You ask with a *query*. The dictionary compares it with its *keys*. If one of them is
+# You ask with a *query*, and the dictionary compares it with its *keys*. If one of them is
 # equal, you get its *value*, and otherwise an error. That's a pity: north-north-east is
-# between north and east, nearer to north, so you'd bet on something between 4 and 10,
-# nearer to 4.
+# nearer to north than to east, so you'd bet on something between 4 and 10, nearer to 4.
 #
 # To get a "between", let's turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
@@ -140,19 +138,19 @@ figures.show(*drawings.answers(directions, lines, entries))
 
 # %% [markdown]
 # A short query gives every wind a share, even the south wind. A longer one pulls the
-# scores apart, until only the best key counts, here the north. So the direction of a
-# query says what it's looking for, and its length says how picky it is.
+# scores apart, until only the best key counts. So the direction of a query says what it's
+# looking for, and its length says how picky it is.
 #
-# The figure takes the query once around the compass. At length 50 only the nearest key
-# counts: four flat steps. That's bad news for a network, which learns by turning its queries
-# a little and watching how the answer moves. On a flat step it doesn't.
+# In the figure, the query goes once around the compass. At length 50 the curve is four
+# flat steps. That's bad news for a network, which learns by turning its queries a little
+# and seeing how the answer moves. On a flat step it doesn't move.
 #
 # <div class="try" data-part="compass"></div>
 #
 # ## Three tokens on paper
 #
-# Now the tokens look each other up: every token asks, and every token is asked. Take a pencil,
-# and three tokens of two numbers each. For now, a token is its own query, key and value:
+# Now the tokens look each other up: each of them asks, and each is asked. Take a pencil, and
+# three tokens of two numbers each. For now, a token is its own query, key and value:
 #
 # $$\mathbf{x}_1 = (1, 0), \qquad \mathbf{x}_2 = (0, 1), \qquad \mathbf{x}_3 = (1, 1).$$
 #
@@ -185,22 +183,23 @@ print(weights @ x)
 figures.show(*drawings.triangle(x, weights @ x))
 
 # %% [markdown]
-# Each output is an average of values. While a token is its own value, no output can
-# leave the triangle: attention pulls each token towards what it looks at.
+# Each output is an average of the tokens, so none can leave the triangle: attention pulls a
+# token towards what it looks at.
 #
 # ### Three roles
 #
-# One vector for all three roles isn't enough. Token 1 scores token 3 exactly as token 3
-# scores token 1, but asking is one-sided: a patch of forehead may want to know that
-# there's a cap above it (once tokens know where they are), while the cap has no use for
-# the forehead.
+# One vector isn't enough for all three roles. Token 1 scores token 3 exactly as token 3
+# scores token 1. But skin may want to know that there's a cap in the picture, while the cap
+# has no use for skin.
 #
-# So every token gets three vectors, made by three matrices that the network learns.
-# $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
-# $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
-# $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over? All tokens share
-# the same three matrices. Let's make some up. The first turns vectors and doubles them,
-# the second does nothing, the third stretches the second number tenfold.
+# So every token gets three vectors, made by three matrices that the network learns:
+#
+# * $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
+# * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
+# * $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over?
+#
+# All tokens share the same three matrices. Let's make some up. The first turns vectors and
+# doubles them, the second does nothing, the third stretches the second number tenfold.
 #
 # $$
 # \mathbf{U}_q = \begin{pmatrix} 0 & 2 \\ -2 & 0 \end{pmatrix}, \qquad
@@ -223,15 +222,14 @@ weights = (q @ k.T / math.sqrt(2)).softmax(dim=1)
 print("shares", weights, "outputs", weights @ v, sep="\n")
 
 # %% [markdown]
-# Now asking is one-sided: token 1 gives token 3 a share of 0.45, but gets only 0.05 in
-# return. And the outputs have left the triangle, because what a token hands over is no
-# longer the token itself.
+# Now token 1 gives token 3 a share of 0.45, but gets only 0.05 in return. And the outputs
+# have left the triangle, because what a token hands over is no longer the token itself.
 #
 # ## The equations
 #
-# You've now done everything that the ViT paper ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)) puts into three equations of its appendix. We
-# keep the paper's equation numbers:
+# That was all of it. The ViT paper ([Dosovitskiy et al.
+# 2021](https://arxiv.org/abs/2010.11929)) writes what you've just done as three equations
+# (with these numbers, in its appendix):
 #
 # $$[\mathbf{q}, \mathbf{k}, \mathbf{v}] = \mathbf{z}\, \mathbf{U}_{qkv} \tag{5}$$
 #
@@ -241,7 +239,8 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 #
 # | paper | code | shape | what it is |
 # |---|---|---|---|
-# | $N$ (our $t$), $D$, $D_h$ | `t`, `d`, `hd` | | number of tokens, width of a token, width of a query |
+# | $N$ (our $t$) | `t` | | number of tokens |
+# | $D$, $D_h$ | `d`, `hd` | | width of a token, width of a query |
 # | $\mathbf{z}$ | `x` | (t, d) | the tokens |
 # | $\mathbf{U}_{qkv}$ | `U_qkv` | (d, 3·hd) | three matrices, side by side |
 # | $\mathbf{q}, \mathbf{k}, \mathbf{v}$ | `q`, `k`, `v` | (t, hd) each | queries, keys, values |
@@ -297,27 +296,26 @@ for width in (4, 64, 1024):
 
 # %% [markdown]
 # Two times out of three. A score is a sum of 64 products, uncorrelated and each of
-# variance one, so the variance of the sum is 64. Its standard deviation, the typical
-# score, is the root: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
+# variance one, so the sum has a variance of 64, and the typical score is the root of that:
+# eight. Divide by $\sqrt{D_h}$, and it's one at any width.
 #
-# Say one key has a typical score and the other zero. They're eight apart, or one if you
-# divide. The figure shows the share of the better key.
+# Say one key has a typical score and the other zero. This is the share of the better key:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# If you don't divide, we're back on the flat step: the slope is about 590 times smaller.
-# (Dividing by 8 also shrinks the gradient by 8. So without the division, what reaches the
-# query is 73 times smaller.)
+# If you don't divide, the scores are eight apart, and you're back on a flat step. If you
+# do, they're one apart, on the slope, and 73 times as much gradient reaches the query (even
+# after the factor of 8 that dividing costs).
 #
 # > **Remember.** Attention divides by $\sqrt{D_h}$, so that how picky a query is
 # > doesn't depend on how many numbers it has.
 #
 # ## Can a network learn what to look for?
 #
-# We made up $\mathbf{U}_q$ and $\mathbf{U}_k$. Here's a puzzle on sixteen patches, for a
-# network to find its own:
+# We made up $\mathbf{U}_q$ and $\mathbf{U}_k$. Can a network find its own? Here's a puzzle
+# on sixteen patches:
 
 # %% tags=["hide-input"]
 puzzles = glyphs.twins(5_000)
@@ -330,23 +328,23 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # %% [markdown] tags=["predict"]
 # Every glyph is there twice, in two colours, and every patch is asked: *what colour is
 # your twin?* No patch can know that alone. It has to find the only other patch with its
-# glyph (dashed, for the framed patch). So for once you know the right map: each row of $A$
-# should be 1 at the twin.
+# glyph (dashed, for the framed patch). So for once you know what the attention map $A$
+# should be: in each row, 1 at the twin and 0 everywhere else.
 #
-# There's a trap: the patch that resembles the framed one most is the framed one itself.
-# **How can a patch avoid finding itself?**
+# But there's a trap. The patch most like the framed one is the framed one itself. **How
+# can a patch avoid finding itself?**
 #
 # * by its place in the picture
 # * by its colour
 # * it can't
 
 # %% [markdown]
-# By its colour: the twin has the same glyph in *another* colour, so the score has to reward
-# an equal glyph and punish an equal colour. (Not by its place: these patches carry no
-# positions.)
+# By its colour. The twin has the same glyph in *another* colour, so the score has to reward
+# an equal glyph and punish an equal colour. (These patches carry no positions.)
 #
-# Nobody tells the network that. It starts from random matrices, and only learns which
-# colours were right.
+# Nobody tells the network that. It starts from random matrices, and all it ever hears is
+# which colours were right. (`puzzles` are 5,000 pictures to learn from; `unseen` stay
+# unseen.)
 
 
 # %%
@@ -396,19 +394,19 @@ print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
 # In each map rows ask and columns answer. As the loss falls, the map turns into the right
-# one, for a puzzle that training never saw. The diagonal shows the trap: at steps 20 and
-# 40, patches give themselves nearly twice as much as at the start.
+# one, for a puzzle that training never saw. Watch the diagonal, too: the network walks into
+# the trap (at step 20, patches give themselves nearly twice as much as at the start) and
+# climbs out again. Nobody ever showed it a map.
 #
 # ## Several questions at once
 #
-# A softmax only has 100 percent to give away. Suppose tokens know where they are, and the
-# cap's patch wants to know how bright it is above and below. It gives both neighbours
-# half. If their values are three and seven, it gets five. If they're four and six, it gets
-# five again. Two attentions, one looking up and one looking down, would get both numbers.
+# A softmax has only 100 percent to give away. Suppose a patch needs to hear from two others,
+# and gives each of them half. If their values are three and seven, it gets five. If they're
+# four and six, it gets five again. Two attentions, one for each, would get both numbers.
 #
-# Each of them is called a *head*, and has its own $\mathbf{U}_{qkv}$. What they return
-# is written side by side, and one more learned matrix mixes it. This is *multihead
-# self-attention*, MSA:
+# Each of these is called a *head*, and has three matrices of its own. What the heads return
+# is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it. This is
+# *multi-head self-attention*, MSA:
 #
 # $$
 # \text{MSA}(\mathbf{z}) = [\text{SA}_1(\mathbf{z}); \dots; \text{SA}_k(\mathbf{z})]
@@ -432,10 +430,9 @@ def by_the_paper(x, U_qkv, U_msa):
 
 
 # %% [markdown]
-# For all heads and pictures at once, one linear layer makes $3D$ numbers per token: all
-# queries, then all keys, then all values, each head by head. The einops pattern cuts them
-# up in this order, and `(heads hd)` puts the heads side by side again. (`nn.Linear` adds
-# biases; the equations have none.)
+# In code, one linear layer serves all heads. It makes $3D$ numbers per token: all queries,
+# then all keys, then all values, each head by head. The einops pattern cuts them up in
+# this order. (`nn.Linear` adds biases; the equations have none.)
 
 
 # %% tags=["teaches"]
@@ -469,8 +466,8 @@ assert torch.allclose(layer(x), alone, rtol=0, atol=1e-5)
 print(f"head by head or all at once: the same {alone.numel():,} outputs")
 
 # %% [markdown]
-# The whole layer, with two heads: dark columns are head 1, light ones head 2. (The
-# root is that of $D_h$, not of $D$: [see what happens](#The-wrong-root) if you mix them up.)
+# Here's the whole layer, with two heads: dark columns are head 1, light ones head 2. (It's
+# the root of $D_h$, not of $D$. [See what happens](#The-wrong-root) if you mix them up.)
 
 # %% tags=["hide-input"]
 figures.show(*drawings.layer())
@@ -491,39 +488,28 @@ same = torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-5)
 print("the same outputs, in shuffled order:", same)
 
 # %% [markdown]
-# They're shuffled the same way, and nothing else changes. This symmetry is called
-# *permutation equivariance*: queries, keys and values are made token by token, and
-# neither a softmax nor a sum cares about the order of its terms. To attention, a
-# photograph is a bag of patches. No patch can ask who's above it, because no key says
-# where it's from. And two patches with equal numbers ask the same, get the same and
-# stay equal for good.
+# They're shuffled the same way. (This is called *permutation equivariance*.) Queries, keys
+# and values are made token by token, and neither a softmax nor a sum cares about the order
+# of its terms. So to attention, a photograph is a bag of patches. No patch can ask who's
+# above it, and two patches with equal numbers get the same answer and stay equal for good.
 #
-# To break the symmetry, write each token's place into it before it enters.
+# The cure is to write each token's place into it before it enters.
 # [Chapter 4](04_vit.ipynb) does that, with *position embeddings*.
 #
-# ## The layer from the shelf
+# ## The layer off the shelf
 #
-# PyTorch has its own layer for this. Let's give it four pictures of 16 tokens, and test
-# it: shuffle the batch, and the outputs should come out shuffled the same way.
+# PyTorch has its own layer for this. Let's give it four pictures of 16 tokens each, and
+# then the first picture alone. What comes out for that one should be the same. **Will it
+# be?**
 
 # %% tags=["failure"]
 theirs = nn.MultiheadAttention(48, 4)
 x = torch.randn(4, 16, 48)  # (b, t, d)
 
 output, _ = theirs(x, x, x)
-order = [2, 0, 3, 1]
-shuffled, _ = theirs(x[order], x[order], x[order])
-passed = torch.allclose(shuffled, output[order], atol=1e-5)
-print(f"shape {tuple(output.shape)}, shuffling the batch: {passed}")
-
-# %% [markdown]
-# The test passes. Now give it the first picture alone. Its output should stay the same.
-# **Will it?**
-
-# %% tags=["failure"]
 alone, _ = theirs(x[:1], x[:1], x[:1])
-passed = torch.allclose(alone[0], output[0], atol=1e-5)
-print(f"alone as in the batch: {passed}")
+print("shape", tuple(output.shape))
+print("the same:", torch.allclose(alone[0], output[0], atol=1e-5))
 
 # %% tags=["hide-input"]
 layers = {
@@ -540,16 +526,15 @@ for name, each in layers.items():
 figures.show(*drawings.moved(panels, (1, 5)))
 
 # %% [markdown]
-# In the figure we've changed the framed token, and yellow marks the outputs that change:
-# all should be in its own picture. But without `batch_first=True`, this layer
-# expects tokens first and the batch second. So it took our four pictures for four
-# tokens: every patch looked at itself and at the same place in the other *pictures*, and
-# nowhere else. The inference code of a [published
-# detector](https://github.com/om-ai-lab/OmDet/issues/19) did just that, until a user
-# asked about it.
+# The shape is right and the output wrong. Without `batch_first=True`, this layer takes the
+# first axis for the tokens and the second for the batch. So it took our four pictures for
+# four tokens: every patch looked at the same place in all four *pictures*, and nowhere
+# else. (In the figure we've changed the framed token, and yellow marks every output that
+# changes.) A [published detector](https://github.com/om-ai-lab/OmDet/issues/19) did just
+# that at inference, until a user asked about it.
 #
-# Why did the first test pass? Attention ignores the order of what it attends over. Here
-# that's the batch, so shuffling it tells you nothing.
+# You couldn't have found that by shuffling the pictures. Attention ignores the order of
+# what it attends over, and here that's the batch.
 #
 # > **Remember.** Call `.eval()`, and give a layer one picture alone, then in a batch. If
 # > the answers differ by more than rounding, something looks across the batch.
@@ -562,9 +547,10 @@ print("our layer, alone as in the batch: True")
 # %% [markdown]
 # ## What the cap looks at
 #
-# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. For
-# this network, a photograph isn't a bag: its tokens carry positions. It has twelve
-# blocks of three heads, and `record_attention` collects every head's attention map.
+# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. To
+# this one a photograph isn't a bag, because its tokens carry positions. It has twelve
+# *blocks* (the dashed frame in the drawing) with three heads each, and `record_attention`
+# collects all their maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -574,8 +560,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 # %% [markdown]
 # Why 197 tokens for 196 patches? Token 0 is the *class token*, which has to wait for
-# chapter 4; our figures leave it out. So the cap's patch is token 34, and row 34 of a
-# map is what it looks at.
+# chapter 4; our figures leave it out. So the cap's patch, number 33, is token 34, and row
+# 34 of a map is what it looks at.
 
 # %%
 token = cap + 1
@@ -595,9 +581,10 @@ figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
-# the jacket. In block 2, head 1 looks left, and head 3 looks
-# right. In block 3, head 2 looks up. Nobody built that in. The network has learned
-# *left*, *right* and *above*, and not just for the cap:
+# the jacket. In block 2, head 1 looks left and head 3 looks right. In block 3, head 2
+# looks up. Nobody built that in. The network has learned *left*, *right* and *above*, and
+# not just for the cap. Averaged over all patches, this one neighbour gets most of the
+# attention, whatever the photograph:
 
 
 # %% tags=["hide-input"]
@@ -628,9 +615,8 @@ for name in ("hopper", "cat", "coffee", "astronaut"):
     print(f"{name:11}", *(f"{share:7.0%}" for share in everywhere(image)))
 
 # %% [markdown]
-# The table averages, over all patches with such a neighbour, the share of attention that
-# neighbour gets. In block 8, the cap's patch looks at the rest of the cap. And when a lens
-# of her glasses asks, or a star of the flag?
+# Later blocks care less about geometry. In block 8, the cap's patch looks at the rest of
+# the cap. And when a lens of her glasses asks, or a star of the flag?
 
 # %% tags=["hide-input"]
 eight = maps[7][0, :, 1:, 1:]
@@ -645,8 +631,9 @@ alt = """Block 8. A lens of her glasses looks at both lenses, at the eyes and
 nose, and at the sides of the glasses; a star looks at the other stars."""
 figures.show(*drawings.heads(picture, rows, alt))
 
+
 # %% [markdown]
-# The lens looks at the other lens, and the star at other stars. (We chose from [all
+# The lens looks at the other lens, and the star at other stars. (We picked these from [all
 # thirty-six maps](#All-thirty-six-maps). In block 12 every head looks at the four corners;
 # [chapter 15](15_inside.ipynb) finds out why.)
 #
@@ -654,17 +641,11 @@ figures.show(*drawings.heads(picture, rows, alt))
 #
 # Maps show where a head looked, not what became of it, and whether they explain anything
 # [is disputed](#Three-readings). So let's ask the tokens themselves: **are the two dark
-# squares still alike?** The maps show how similar each token is to the cap's: the cosine of
-# the angle between them, 1 at most.
-#
-# Positions alone could tell the squares apart, so there are controls. Three switch
-# attention off: every token looks at "only itself", or at "all alike", or attention returns
-# "nothing". In the fourth, "no positions", every token gets the same position.
+# squares still alike?** The figure shows how similar each token is to the cap's (the cosine
+# of the angle between them, 1 at most), at the start and at the end.
+
 
 # %% tags=["hide-input"]
-import copy
-
-
 def tokens_of(model):
     """The patches' tokens (n, d): times E, plus positions, after each block."""
     with torch.no_grad():
@@ -677,25 +658,7 @@ def tokens_of(model):
     return stages
 
 
-no_positions = copy.deepcopy(model)
-with torch.no_grad():
-    places = no_positions.pos_embed[:, 1:]  # all get the mean position
-    places.copy_(places.mean(dim=1, keepdim=True).expand_as(places))
-
-
 # %% tags=["hide-input"]
-def with_attention(change):
-    """A copy of the model; `change` is (layer, values (1, t, d)) -> output."""
-    other = copy.deepcopy(model)
-    for block in other.blocks:
-        block.attn.register_forward_hook(
-            lambda layer, given, _: change(
-                layer, layer.qkv(given[0]).chunk(3, dim=-1)[2]
-            )
-        )
-    return other
-
-
 def on_the_cap(cosine):
     """How many of the five most similar are among the 24 of the cap."""
     best = cosine.argsort(descending=True)[1:6]  # [0] is the patch itself
@@ -703,48 +666,41 @@ def on_the_cap(cosine):
     return int(((row <= 3) & (column >= 4) & (column <= 9)).sum())
 
 
-# %% tags=["hide-input"]
-ways = {
-    "only itself": lambda layer, values: layer.proj(values),
-    "all alike": lambda layer, values: layer.proj(
-        values.mean(dim=1, keepdim=True).expand_as(values)
-    ),
-    "nothing": lambda layer, values: torch.zeros_like(values),
-}
-usual = tokens_of(model)
-stages = {"times E": usual[0], "after block 12": usual[13]}
-for name, way in ways.items():
-    stages[f"12, {name}"] = tokens_of(with_attention(way))[13]
-stages["12, no positions"] = tokens_of(no_positions)[13]
+def likeness(stages):
+    """Name and tokens (n, d) -> name and similarity to the cap's; a table."""
+    print("                  similarity of    of the 5 most similar,")
+    print("                  cap and jacket   how many are on the cap")
+    found = {}
+    for name, tokens in stages.items():
+        cosine = F.cosine_similarity(tokens[cap][None], tokens, dim=1)
+        print(f"{name:18}{cosine[jacket]:9.1f}{on_the_cap(cosine):18}")
+        found[name] = cosine.clamp(min=0).view(14, 14)
+    return found
+
 
 # %% tags=["hide-input"]
-likeness = {
-    name: F.cosine_similarity(tokens[cap][None], tokens, dim=1)
-    for name, tokens in stages.items()
+usual = tokens_of(model)
+stages = {
+    "times E": usual[0],
+    "plus positions": usual[1],
+    "after block 12": usual[13],
 }
-alt = """Maps of how similar each patch is to the cap's. Times E, cap and jacket
-are equally bright; after block 12 only the cap is. If a token looks only at
-itself, the jacket is brighter than the cap; with no attention or no
-positions, cap and jacket are as alike as at the start."""
-grids = {name: c.clamp(min=0).view(14, 14) for name, c in likeness.items()}
-del grids["12, all alike"]  # looks much like "nothing"
+grids = likeness(stages)
+del grids["plus positions"]
+alt = """Two maps of how similar each patch is to the cap's. Times E, cap and
+jacket are equally bright; after block 12 only the cap is."""
 label = "similarity to the cap's patch"
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 
-print("                  similarity of    of the 5 most similar,")
-print("                  cap and jacket   how many are on the cap")
-for name, cosine in likeness.items():
-    print(f"{name:18}{cosine[jacket]:9.1f}{on_the_cap(cosine):18}")
-print("(The cap: rows 0 to 3, columns 4 to 9.)")
-
 # %% [markdown]
-# At the input, none of the five patches most similar to the cap's is on the cap. With
-# attention switched off, at most three are in the end, however you do it. Without
-# positions every head may look around, but cap and jacket come out as alike as they went
-# in. (No control was trained that way: [it's no proof](#Exercises).)
+# They aren't. At first, none of the five patches most similar to the cap's is on the cap:
+# to a patch alone, dark is dark. After twelve blocks all five are. The dark square has
+# found out what it's a piece of, and nobody ever told it where a cap begins or ends.
 #
-# It seems to take both: attention looks around, and positions say where things are. With
-# both, the dark square is among its own: all five are on the cap.
+# Was that attention? Positions have a hand in it: they pull the squares apart before the
+# first block, and bring three of the five. But with attention switched off we never got
+# more than those three, and without positions none. ([See the
+# controls](#Was-it-attention?).)
 #
 # ## What to take with you
 #
@@ -762,10 +718,10 @@ print("(The cap: rows 0 to 3, columns 4 to 9.)")
 # 4. Which symmetry does attention have, and what breaks it?
 # 5. Why can't shuffling the batch reveal that a layer attends over the batch?
 #
-# And one that this page can't answer. Attention makes averages, and you saw three
-# tokens move closer together. Do that twelve times, and you'd expect them to melt into
-# one. But after twelve real blocks, cap and jacket are far from the same. What keeps tokens
-# apart? [Chapter 3](03_encoder.ipynb) finds out.
+# And one that this page can't answer. Attention makes averages, and you saw three tokens
+# move closer together. Do that twelve times, and they should all melt into one. But after
+# twelve real blocks, cap and jacket are anything but the same. What keeps tokens apart?
+# [Chapter 3](03_encoder.ipynb) finds out.
 #
 # ## Exercises
 #
@@ -793,9 +749,9 @@ print("(The cap: rows 0 to 3, columns 4 to 9.)")
 # what you know about those heads. Then set `token = jacket + 1` in *What the cap looks
 # at*, run that cell and the next, and see which of your predictions fails.
 #
-# **6.** ★★★ The last table switches attention off in three ways, and they don't agree.
-# Which would you trust, and why? What would convince you that a row is about attention,
-# and not about a network that you broke?
+# **6.** ★★★ The table of [controls](#Was-it-attention?) switches attention off in three
+# ways, and they don't agree. Which would you trust, and why? What would convince you that
+# a row is about attention, and not about a network that you broke?
 #
 # **7.** ★★★ A head gives a token 196 shares, none negative, and returns the average of
 # the values, 64 numbers. Somebody shows you the average and the values. Can you tell
@@ -804,6 +760,63 @@ print("(The cap: rows 0 to 3, columns 4 to 9.)")
 # ## Second reading
 #
 # Nothing below is needed for chapter 3.
+#
+# ### Was it attention?
+#
+# Positions alone could tell cap from jacket. So here's what comes out after block 12 if
+# attention can do nothing. There are three ways to switch it off: every token looks at
+# "only itself", or at "all alike", or attention returns "nothing". In a fourth network, "no
+# positions", attention works, but every patch gets the same position.
+#
+
+# %% tags=["hide-input"]
+import copy
+
+
+def with_attention(change):
+    """A copy of the model; `change` is (layer, values (1, t, d)) -> output."""
+    other = copy.deepcopy(model)
+    for block in other.blocks:
+        block.attn.register_forward_hook(
+            lambda layer, given, _: change(
+                layer, layer.qkv(given[0]).chunk(3, dim=-1)[2]
+            )
+        )
+    return other
+
+
+no_positions = copy.deepcopy(model)
+with torch.no_grad():
+    places = no_positions.pos_embed[:, 1:]  # all get the mean position
+    places.copy_(places.mean(dim=1, keepdim=True).expand_as(places))
+
+# %% tags=["hide-input"]
+ways = {
+    "only itself": lambda layer, values: layer.proj(values),
+    "all alike": lambda layer, values: layer.proj(
+        values.mean(dim=1, keepdim=True).expand_as(values)
+    ),
+    "nothing": lambda layer, values: torch.zeros_like(values),
+}
+stages = {
+    name: tokens_of(with_attention(way))[13] for name, way in ways.items()
+}
+stages["no positions"] = tokens_of(no_positions)[13]
+grids = likeness(stages)
+alt = """Four maps of how similar each patch is to the cap's after block 12.
+If a token looks only at itself, the jacket is brighter than the cap; in the
+others, cap and jacket are about equally bright."""
+figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
+
+# %% [markdown]
+# With attention switched off, at most three of the five are on the cap, however you do it.
+# Those three you get from positions alone. Without positions every head may look around, but
+# cap and jacket come out as alike as they went in. Two patches that are almost equal ask
+# almost the same, get almost the same, and stay that way.
+#
+# It seems to take both, attention to look around and positions to say where things are. But
+# no control was trained that way. They're all networks that we broke, so it's no proof
+# (exercise 6).
 #
 # ### Nothing learned
 #
@@ -1070,7 +1083,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 # <details><summary>Solution 6</summary>
 #
 # With "all alike" and "nothing", three of the five are on the cap, exactly as many as
-# right after positions are added, before the first block (the cell folded below). But cap
+# right after positions are added, before the first block. But cap
 # and jacket come out nearly the same. With "only itself" they differ more, and yet none is
 # on the cap. None of these networks was ever trained to work like this, so no single row
 # proves much, and you can't trust one more than another. More convincing: several ways of
@@ -1078,13 +1091,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 # trained without attention from the start.
 #
 # </details>
-
-# %% tags=["hide-cell"]
-cosine = F.cosine_similarity(usual[1][cap][None], usual[1], dim=1)
-print(f"plus positions: cap and jacket {cosine[jacket]:.1f}", end=", ")
-print(f"{on_the_cap(cosine)} of 5 on the cap")
-
-# %% [markdown]
+#
 # <details><summary>Solution 7</summary>
 #
 # You can't. That the average stays the same is 64 equations, that the sum stays 1 is

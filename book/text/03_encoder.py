@@ -8,17 +8,16 @@ import vitedu
 # # The encoder
 #
 # In [chapter 2](02_attention.ipynb) every patch took one look around. One look isn't
-# enough. To see a uniform, one patch has to notice the braid on the cap, another that
-# there's a face below it, and then something has to put the two together. So our network
-# looks around twelve times, in twelve *blocks*. Together they're the *encoder*: they turn raw
-# patches into vectors that say what they show. In about an hour you'll have written such a
-# block, poured a real model's weights into it, and watched the word "uniform" form inside.
+# enough. To see a uniform, one patch has to notice the braid on the cap, another the face
+# below it, and then something has to put the two together. So our network looks around
+# twelve times, in twelve *blocks*. Together they're called the *encoder*. In about an hour
+# you'll have written such a block, poured a real model's weights into it, and watched the
+# word "uniform" form inside.
 #
-# First try: attention layers and nothing else. We take the 196 patch vectors of Grace Hopper,
-# the naval officer of chapter 1, from a trained model and send them through 24 brand-new,
-# untrained attention layers. (Twenty-four is the depth of the paper's Large model. Hidden cells
-# hold `picture`, the square of chapter 1, and `fresh`, which draws new weights
-# [the way the authors do](#First-values).)
+# First try: attention layers and nothing else. We take Grace Hopper's 196 tokens and send
+# them through 24 brand-new, untrained attention layers, as many as the paper's Large model
+# has. (In the hidden cell, `picture` is the square of chapter 1, and `fresh` gives a layer
+# [random first weights](#First-values).)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -61,8 +60,8 @@ tokens = model.patch_embed(hopper)  # (1, 196, 192)
 layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 
 # %% [markdown] tags=["predict"]
-# Each map below shows how much every patch resembles one framed piece of the cap: the
-# cosine of their vectors, which is 1 when they point the same way. **What will you see
+# Each map below shows how similar every patch is to a framed piece of the cap. (It's the
+# cosine of their vectors, which is 1 if they point the same way.) **What will you see
 # after two layers: the cap, only light and dark, or nothing?**
 #
 # * the cap
@@ -83,13 +82,12 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 
 
 # %% [markdown]
-# Fog. At first, cap and jacket stand out: those are the two dark squares of chapter 2. Two
-# layers later the map is one even, light grey. Face, flag and wall all resemble the cap.
+# Fog. At first the cap stands out, and so does the jacket: chapter 2's two dark squares. Two
+# layers later the map is one even, light grey. Face, flag and wall all look like the cap.
 #
-# But perhaps faint differences remain for later layers to use? Subtract the
-# average token from every token, and what's left is the *differences*. How large they are,
-# compared with the tokens themselves, we call the *spread*. At spread 0, all 196 vectors are
-# equal.
+# But perhaps faint differences remain, and later layers could use them? Subtract the average
+# token from every token, and see how much is left, compared with the tokens themselves. We
+# call that the *spread*. At spread 0, all 196 vectors are equal.
 
 
 # %%
@@ -98,13 +96,9 @@ def size(z):
     return z.square().mean().sqrt().item()
 
 
-def differences(z):
-    """The size of what distinguishes the tokens (b, t, d)."""
-    return size(z - z.mean(dim=1, keepdim=True))
-
-
 def spread(z):
-    return differences(z) / size(z)
+    """How much the tokens (b, t, d) differ: 0 if all are equal."""
+    return size(z - z.mean(dim=1, keepdim=True)) / size(z)
 
 
 # %% [markdown]
@@ -124,18 +118,17 @@ for passed in range(6):
 #
 # ## Why it turns to fog
 #
-# The numbers in a row of the attention map are positive and sum to 1. So what a token
-# takes home is an *average* of values, and averages lie closer together than what
-# went into them.
+# The shares that a token gives are positive and sum to 1. So what it takes home is an
+# *average* of values, and averages are closer together than what went into them.
 #
-# Try it with a pencil. Three tokens, $(4, 0)$, $(0, 4)$ and $(2, 2)$; each gives itself
+# Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 4)$ and $(2, 2)$. Each gives itself
 # the share ½ and the other two ¼. The first becomes
 #
 # $$\tfrac12 (4, 0) + \tfrac14 (0, 4) + \tfrac14 (2, 2) = (2.5, 1.5).$$
 #
-# The mean of the three, $(2, 2)$, stays where it is. But the first token, which was 2 away
-# from it in each coordinate, is now only ½ away. Its distance from the mean has shrunk to a
-# quarter. The next layer, with the same shares, leaves a quarter of the quarter.
+# The mean of the three, $(2, 2)$, stays where it is. But the first token was 2 away from it
+# in each coordinate, and now it's only ½ away: a quarter. The next layer, with the same
+# shares, leaves a quarter of the quarter.
 
 # %% tags=["hide-input", "margin"]
 mix = torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)  # rows sum to 1
@@ -143,40 +136,38 @@ three = torch.tensor([[4.0, 0], [0, 4], [2, 2]])  # (t, d)
 figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
-# Couldn't a learned matrix stretch the differences again? It could, if it knew by how much.
-# But it gets worse from layer to layer: tokens that are alike get almost equal attention, so
-# the next average is blurrier still.
-# [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the weights aren't too
-# large, each layer shrinks the spread faster than the one before.
+# Couldn't a learned matrix stretch the differences again? It would have to stretch more and
+# more. Tokens that are alike get almost equal attention, so the next average is blurrier
+# still. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the weights
+# aren't too large, each layer shrinks the spread faster than the one before.
 #
 # ## Add, don't replace
 #
-# The cure is tiny: a layer shouldn't *replace* its input with what it computes, but *add*
-# to it:
+# The cure is tiny. A layer shouldn't *replace* its input with what it computes. It should
+# *add* to it:
 #
 # $$\mathbf{z} \leftarrow \mathbf{z} + f(\mathbf{z}),$$
 #
-# where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. The pencil's first
-# token becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. Now measure its distance from the
-# mean against the mean itself:
+# where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. Your first token
+# becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. How far is it from the mean now, compared with
+# the mean itself?
 #
-# | | token | mean | distance | share of the mean |
+# | | token | mean | distance | compared |
 # |---|---|---|---|---|
 # | at the start | (4, 0) | (2, 2) | 2 | 100% |
 # | averaged | (2.5, 1.5) | (2, 2) | ½ | 25% |
 # | averaged and added | (6.5, 1.5) | (4, 4) | 2½ | 63% |
 #
-# Even so, the differences lose ground, because the mean grows with every layer too. But adding
-# keeps far more than averaging alone.
+# The differences still lose ground, because the mean grows, too. But adding keeps far more
+# of them than averaging alone.
 #
-# Think of a river with mills along its bank. A mill takes a sample of the water, works on
-# it, and lets the result flow in. The river itself runs on. That river is called the
-# *residual stream*, a mill is a *residual branch* (it only has to supply the residue, what's
-# still missing), and the plus sign is a *residual connection*. It made the deep
-# convolutional networks called ResNets possible
-# ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
+# Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody
+# erases anything. In a Transformer, that page is called the *residual stream*. A layer that
+# reads from it and adds to it is a *residual branch*, and the plus sign is a *residual
+# connection*. (With these, [He et al. 2016](https://arxiv.org/abs/1512.03385) trained
+# networks of more than a hundred layers, the ResNets.)
 #
-# The same 24 layers, each with a plus sign: will the differences survive? And **how large
+# Now the same 24 layers, each with a plus sign. The differences will survive. But **how large
 # will the tokens be?**
 #
 # * about as before
@@ -186,19 +177,16 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # %% tags=["hide-cell"]
 from vitedu.plain import attention
 
-ladder = {"attention alone": z}
+ladder = {"no layers": tokens, "attention alone": z}
 
 
-def climb(name, z):
-    """Note how a stack ends, and print all the stacks so far."""
-    ladder[name] = z
-    print(f"{'after 24 layers':20}{'differences':>12}{'size':>8}{'spread':>8}")
-    for each, end in ladder.items():
-        lost = differences(end) < 1e-12
-        grown = differences(end) / differences(tokens), size(end) / size(tokens)
-        left, total = (f"{float(f'{times:.2g}'):,g}x" for times in grown)
-        left = "none" if lost else left
-        print(f"{each:20}{left:>12}{total:>8}{spread(end):8.0%}")
+def compare(stacks):
+    """Note how stacks of 24 layers end, and print all of them so far."""
+    ladder.update(stacks)
+    print(f"{'after 24 layers':20}{'size':>8}{'spread':>8}")
+    for name, end in ladder.items():
+        times = f"{float(f'{size(end) / size(tokens):.2g}'):,g}x"
+        print(f"{name:20}{times:>8}{spread(end):8.0%}")
 
 
 # %% tags=["hide-cell"]
@@ -219,21 +207,20 @@ def largest_shares(norm):
 z = tokens
 for layer in layers:
     z = z + layer(z)
-climb("+ add", z)
+compare({"+ add": z})
 
 # %% [markdown]
-# (710x means 710 times what it was at the start. `climb`, from a hidden cell, notes how a stack
-# ends in `ladder` and prints all of them.) The differences have survived, and grown
-# hundreds of times. What the tokens share has grown even more, so the spread is down to a
-# fifth. But it isn't fog.
+# (`compare`, from a hidden cell, lists where our stacks end: how large a typical number is,
+# compared with the start, and the spread.) A fifth is no longer fog. What's alarming is the
+# size.
 #
-# Why so large? A fresh layer writes about as much as it reads. Its matrices, which our
-# pencil left out, turn what it writes in a random direction. And in 192 dimensions, random
-# directions are nearly at right angles. So, by Pythagoras, each addition makes the stream about
-# $\sqrt2$ times as long, and 24 of them make roughly $\sqrt2^{\,24} = 4096$.
+# Why so large? A fresh layer writes about as much as it reads, and its matrices, which our
+# pencil left out, turn what it writes in a random direction. In 192 dimensions, random
+# directions are nearly at right angles. So, by Pythagoras, each addition makes the stream
+# about $\sqrt2$ times as long, and 24 of them make roughly $\sqrt2^{\,24} = 4096$.
 #
-# Does that do any harm? Here's how much of its attention a patch gives to its
-# favourite, on average:
+# Does that do any harm? Here's how much of its attention a patch gives to its favourite, on
+# average:
 
 # %% tags=["hide-input"]
 print(largest_shares(lambda z: z))
@@ -245,13 +232,12 @@ print(largest_shares(lambda z: z))
 #
 # ## Every token at one size
 #
-# So we bring what a branch reads to a standard size. For each token, subtract the mean of its
-# numbers, then divide by their standard deviation (the root of the mean squared difference).
+# So let's bring what a branch reads to a standard size. For each token, subtract the mean of
+# its numbers, then divide by their standard deviation.
 #
-# Take the token $(3, 1)$. Its mean is 2, so the differences are $(1, -1)$; their
-# deviation is 1, and that's the result. Take $(30, 10)$, ten times as large: the
-# differences are $(10, -10)$, the deviation is 10, and out comes $(1, -1)$ again. Only the
-# pattern is left.
+# Take the token $(3, 1)$. Its mean is 2, which leaves $(1, -1)$. The deviation is 1, so that's
+# the result. Now take $(30, 10)$, ten times as large. It leaves $(10, -10)$, the deviation is
+# 10, and out comes $(1, -1)$ again. Only the pattern is left.
 #
 # This is *layer normalisation*
 # ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), LN for short. For a token
@@ -261,7 +247,7 @@ print(largest_shares(lambda z: z))
 # $$\text{LN}(\mathbf{x})_i = \gamma_i\, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta_i.$$
 #
 # The scales $\gamma_i$ and the shifts $\beta_i$ are learned, and begin as ones and zeros.
-# The small constant $\epsilon$ is there for tokens like $(4, 4)$, whose deviation is 0:
+# The small constant $\epsilon$ is there for tokens like $(4, 4)$: their deviation is 0, and
 # without it you'd divide by zero.
 
 
@@ -278,10 +264,10 @@ layer_norm(torch.tensor([[3.0, 1], [30, 10], [4, 4]])).round(decimals=3)
 # %% tags=["nbval-check-output", "hide-cell"]
 x = 5 + 3 * torch.randn(2, 7, 192)
 assert torch.allclose(layer_norm(x), nn.LayerNorm(192, eps=1e-6)(x))
-print("check: the same as nn.LayerNorm")
+print("the same as nn.LayerNorm")
 
 # %% [markdown]
-# Where do we put it? At the entrance of the mill: the branch reads a normalised copy, and
+# Where do we put it? At the entrance of each branch, which then reads a normalised copy while
 # the stream itself stays as it is. (The second loop tries the norm alone, without the plus
 # sign.)
 
@@ -293,33 +279,31 @@ for layer in layers:
 alone = tokens
 for layer in layers:
     alone = layer(layer_norm(alone))
-ladder["norm, but no add"] = alone
-climb("+ norm", z)
+compare({"norm, but no add": alone, "+ norm": z})
 
 # %% tags=["hide-input"]
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Now what a layer writes doesn't grow with the stream. Add the start and 24 steps of the same
-# length, all at right angles, and you get a vector $\sqrt{25} = 5$ times as long.
+# Now what a layer writes no longer grows with the stream. Add up the start and 24 steps of
+# the same length, all at right angles, and you get a vector $\sqrt{25} = 5$ times as long.
 #
-# The spread is no better than before. What the norm has bought is attention: nobody wins
-# everything any more. (Among 196 patches an even share is half a percent, so fresh layers
-# hardly choose at all.) But without the plus sign it's fog again.
+# The spread is no better than before, but now attention is free to learn: no patch wins
+# everything any more. And both parts are needed, because without the plus sign it's fog
+# again.
 #
 # ## Then think for yourself
 #
 # By now the cap's patch has heard about the braid, but it hasn't *done* anything with it.
-# Attention averages values and never bends them. (Its softmax and the norm's division
-# only set how much of a vector goes in.) It can tell a patch "there's braid above you and a
-# face below", but it can't conclude "so this is a cap".
+# Attention averages values and never bends them. It can tell a patch "there's braid above
+# you and a face below", but it can't conclude "so this is a cap".
 #
 # Take the smallest conclusion there is: *these two numbers differ*. We want 1 for
 # $(2, 1)$ and $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or
 # without a bias. Both pairs add up to $(3, 3)$, so their results would need the same sum,
 # and $1 + 1$ isn't $0 + 0$.
 #
-# Now compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU),
+# But compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU),
 # and add. Then $(2, 1)$ gives $1 + 0$, $(1, 2)$ gives $0 + 1$, and the other two give 0.
 # Matrix, bend, matrix: that's all it takes.
 #
@@ -357,15 +341,14 @@ z = tokens
 for layer, mlp in zip(layers, mlps, strict=True):
     z = z + layer(layer_norm(z))
     z = z + mlp(layer_norm(z))
-climb("+ MLP", z)
+compare({"+ MLP": z})
 
 # %% [markdown]
-# The last step is a small one, because a fresh MLP writes much less than it reads. It isn't
-# there to save the spread; you'll see what it *is* there for when we
-# [take it out](#Take-one-part-out) of a trained model.
+# The last step is a small one, because a fresh MLP writes much less than it reads. You'll see
+# what it's there for when we [take it out](#Take-one-part-out) of a trained model.
 #
-# So who talks to whom? We gave each part six random tokens and asked: if you wiggle one
-# input token, which output tokens move?
+# So who talks to whom? Give each part six random tokens and wiggle one of them: which outputs
+# move?
 
 # %% tags=["hide-input"]
 from torch.autograd.functional import jacobian
@@ -386,10 +369,10 @@ figures.show(*drawings.influence(touches))
 # ## Two equations, two lines
 #
 # Put the parts together. A block reads the stream through a norm, lets the tokens talk, and
-# adds; then it reads again, lets each token think, and adds. Block $\ell$ finds
-# $\mathbf{z}_{\ell-1}$ in the stream, makes it $\mathbf{z}'_\ell$ halfway, and leaves
-# $\mathbf{z}_\ell$ behind. Here are the paper's
-# equations (2) and (3), each above its line of code; MSA is multi-head attention:
+# adds what comes out. Then it reads again, lets each token think, and adds. Block $\ell$
+# finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
+# $\mathbf{z}'_\ell$ is what's there halfway. Here are the paper's equations (2) and (3), each
+# above its line of code; MSA is multi-head attention:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.block())
@@ -412,10 +395,9 @@ class EncoderBlock(nn.Module):
 
 
 # %% [markdown]
-# What goes in and what comes out have the same shape, so you can stack as many as you like.
-# Here's the whole network, from the bottom up. Your block is the dashed frame, used $L$
-# times. **How many norms does a network of twelve blocks have?** Count them in this drawing,
-# then ask the real model.
+# What comes out has the shape of what went in, so you can stack as many as you like. In the
+# drawing of the whole network, your block is the dashed frame, used $L$ times. **How many
+# norms does a network of twelve blocks have?** Count them, then ask the real model.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("encoder"))
@@ -425,42 +407,34 @@ sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
 # Two in each block make 24. The last one comes after block twelve: nothing has normalised
-# the stream on its way, so that's done once, before anyone reads it. (With
-# the norms [on the river](#Norm-first-or-last), training gets harder.)
+# the stream itself so far, so that's done once, before anyone reads it. (If you put the norms
+# [in the stream](#Norm-first-or-last), training gets harder.)
 #
 # ## Is it the real thing?
 #
 # ViT-Ti/16, the model from chapter 1, has twelve trained blocks. Build twelve of your own,
-# pour in the trained weights, and put them in the place of the originals.
+# pour in the trained weights, and put them in the place of the originals. (The keys match
+# because our parts have the model's names.)
 
 # %%
 mine = nn.Sequential(*[EncoderBlock(192, 3, 768) for _ in range(12)])
 mine.load_state_dict(model.blocks.state_dict())
 
-# %% tags=["nbval-check-output", "hide-cell"]
+# %%
 theirs = model(hopper)
 model.blocks = mine
-assert (model(hopper) - theirs).abs().max() < 1e-10
-print("check: with your blocks the model computes the same 1,000 scores")
-
-# %% [markdown]
-# (The keys match because our parts have the model's names.)
-
-# %%
-model.blocks = mine
-best = model(hopper)[0].softmax(dim=0).topk(3)
-for share, place in zip(best.values, best.indices, strict=True):
-    print(f"{model.class_names[place]:18}{share:4.0%}")
+difference = (model(hopper) - theirs).abs().max()
+print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 
 # %% [markdown] tags=["predict"]
-# The two Python classes you wrote have just recognised a uniform. (A bearskin and a pickelhaube are military
-# hats, so the cap hasn't gone unnoticed.)
+# You've written the real thing.
 #
 # ## Take one part out
 #
-# Now take one part out of every block and ask again, about Hopper, a cat and a cup of
-# coffee. The model reads its answer from one extra token, *row 0* (the class token of the
-# drawing), which belongs to no patch and is the hero of [chapter 4](04_vit.ipynb).
+# Does it need all of its parts? Take one out of every block, and ask about Hopper, a cat and
+# a cup of coffee. (The model reads its answer from one extra token, *row 0*, which belongs
+# to no patch. It's the class token of the drawing, and the hero of
+# [chapter 4](04_vit.ipynb).)
 #
 # We leave out plus signs, norms, attention or MLPs. **Which of these four has to give exactly
 # the same answer for all three photographs, down to the last percent?**
@@ -524,66 +498,53 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
 #
 # <div class="try" data-part="parts"></div>
 #
-# You don't have to write blocks, of course: PyTorch ships one. But its defaults build a
-# different block, so [read this](#Somebody-else's-block) before you use it.
+# PyTorch ships a block, too, but with its defaults it's a different one:
+# [read this](#Somebody-else's-block) before you use it.
 #
 # ## Watch the answer form
 #
 # No block ever replaces the stream; each one only
 # [adds something](#How-much-does-a-block-write?). So you can stop anywhere and look.
 #
-# First the maps from the top of the page again: how much every patch resembles the cap's,
-# now through whole blocks. This time each token starts with its *position* added, as in the
-# real model: a learned vector that says where the patch was ([chapter 4](04_vit.ipynb)). That
-# alone could tell cap and jacket apart, so in the bottom row all patches get the same one.
+# First, is the fog gone? Here are the maps from the top of the page again, now through whole
+# blocks. (As in the real model, each token starts with its *position* added, a learned vector
+# that says where the patch was. That's [chapter 4](04_vit.ipynb), too.)
 
 # %% tags=["hide-cell"]
 model.blocks = mine
 untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
 
 
-nowhere = model.pos_embed.clone()  # every patch gets the mean position
-nowhere[:, 1:] = nowhere[:, 1:].mean(dim=1, keepdim=True)
-
-
-def embed(x, places=model.pos_embed):
+def embed(x):
     """Pixels to what block 1 reads: (1, 197, 192), the subject of chapter 4."""
     patches = model.patch_embed(x)
-    return torch.cat([model.cls_token, patches], dim=1) + places
+    return torch.cat([model.cls_token, patches], dim=1) + model.pos_embed
 
 
-def stream(x, places=model.pos_embed):
+def stream(x):
     """What the stream holds after 0, 1, ..., 12 blocks, each (1, 197, 192)."""
-    z = [embed(x, places)]
+    z = [embed(x)]
     for block in mine:
         z.append(block(z[-1]))
     return z
 
 
 # %% tags=["hide-input"]
-placed, lost = stream(hopper), stream(hopper, nowhere)
-streams = {"no block": placed[0][0]}
-streams["untrained, 12"] = untrained(placed[0])[0]
-streams |= {f"trained, {n}": placed[n][0] for n in (4, 8, 12)}
-streams |= {f"{n}, no positions": lost[n][0] for n in (4, 8, 12)}
+z = stream(hopper)
+streams = {"no block": z[0][0], "untrained, 12": untrained(z[0])[0]}
+streams |= {f"trained, {n}": z[n][0] for n in (4, 8, 12)}
 figures.show(*drawings.likeness(picture, streams, CAP))
 
 
 # %% [markdown]
-# Untrained blocks leave a mist, but no longer fog. Trained ones don't blur, they sharpen.
-# Follow the jacket. Its position dims it at once, but the first blocks bring it back: after
-# four it's brighter again. After eight only the cap is left, from edge to edge, and part of its
-# white top has joined it. (Block 12 takes back a good deal of the contrast.)
+# It's gone. Twelve untrained blocks leave a mist, and trained blocks don't blur at all, they
+# sharpen: after eight of them the cap stands out from edge to edge, and part of its white top
+# has joined it. (The last blocks take back some of the contrast.)
 #
-# In the bottom row the jacket never fades. Without positions, two equal patches ask the same
-# question, take home the same answer, and stay equal for good, whatever the weights are; cap
-# and jacket are nearly equal, and stay so. It takes both, as in chapter 2: attention to look
-# around, and positions to say where. And no label ever said where a cap begins and ends.
-#
-# Now let's ask for words. After the last block, the last norm and a matrix called the
-# *head* turn row 0 into 1,000 scores before the softmax, one per class: the *logits*. But
-# row 0 has the same shape after every block. So what would the head say if you stopped early?
-# (`stream`, from a hidden cell, has what's there after each block.)
+# Now let's ask for words. After block 12, the last norm and a matrix called the *head* turn
+# row 0 into 1,000 scores, one per class: the *logits*, of which a softmax makes
+# probabilities. But row 0 has the same shape after every block. So what would the head say if
+# you stopped early? (`stream`, from a hidden cell, has what's there after each block.)
 
 
 # %%
@@ -599,8 +560,12 @@ def guesses(image):
     return [read(z) for z in stream(image)]
 
 
-# %% [markdown]
-# **After which block will "military uniform" first come up: 3, 7 or 11?**
+# %% [markdown] tags=["predict"]
+# **After which block will "military uniform" first come up?**
+#
+# * 3
+# * 7
+# * 11
 
 # %% tags=["hide-input"]
 shown = {name: (image[0] + 1) / 2 for name, image in images.items()}
@@ -617,22 +582,13 @@ ways = [stream(image) for image in images.values()]
 rows = [torch.cat([z[n][:, :1] for z in ways], dim=1) for n in (2, 3, 12)]
 early, later, last = (spread(each) for each in rows)  # each (1, 3, 192)
 assert 0.08 < later < early < 0.12 and last > 0.7
-JACKET = 169
-likes = [
-    [F.cosine_similarity(z[0, JACKET + 1], z[0, CAP + 1], dim=0) for z in way]
-    for way in (placed, lost)
-]
-assert likes[0][8] < likes[0][0] < 0.3 < 0.4 < likes[0][4]
-assert min(likes[1]) > 0.9
-print("check: three crayfish first; a uniform, a cat and an espresso last")
+print("three crayfish first; a uniform, a cat and an espresso last")
 
 # %% [markdown]
 # Before the first block everything is a crayfish, because row 0 hasn't looked at anything
-# yet. After each of the next two the photographs still share one word: row 0 has looked, but
-# its three versions hardly differ.
-#
-# Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. In the last four
-# blocks the answers arrive: suit, then uniform; cup, then espresso.
+# yet. Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. Then, in the
+# last four, the answers arrive: suit, then uniform; tiger cat, then Egyptian cat; cup, then
+# espresso. You've just watched a network make up its mind.
 #
 # This trick is known as the *logit lens*
 # ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
@@ -710,16 +666,12 @@ print("check: three crayfish first; a uniform, a cat and an espresso last")
 # more. So the place of the norm and the first values have to be chosen together.
 # [Chapter 4](04_vit.ipynb) has the first value of every weight in the network.
 
-# %% [markdown] tags=["predict"]
+# %% [markdown]
 # ### Somebody else's block
 #
 # You don't have to write blocks, of course. PyTorch ships one as
 # `nn.TransformerEncoderLayer`, and many tutorials use it. Once the names are translated (by
-# `renamed`, in a hidden cell) your weights load without an error. **What will it say?**
-#
-# * the same as your blocks
-# * nearly the same
-# * something else altogether
+# `renamed`, in a hidden cell) your weights load without an error. What will it say?
 
 # %% tags=["hide-cell"]
 NAMES = {"attn.qkv.": "self_attn.in_proj_", "attn.proj": "self_attn.out_proj"}
@@ -776,10 +728,10 @@ layer.load_state_dict(renamed(mine[0]))
 z = torch.randn(2, 197, 192)
 assert (layer(z) - mine[0](z)).abs().max() < 1e-11
 model.blocks = mine
-print("check: set right, PyTorch's layer equals your block")
+print("set right, PyTorch's layer equals your block")
 
 # %% [markdown]
-# * `norm_first=False` puts the norms on the river. That's where the cardoon comes from, but
+# * `norm_first=False` puts the norms in the stream. That's where the cardoon comes from, but
 #   this network does look: its percentages differ.
 # * `activation="relu"` is the nastiest: you might believe Hopper's academic
 #   gown.
@@ -789,14 +741,13 @@ print("check: set right, PyTorch's layer equals your block")
 #   here it's switched off.
 # * `batch_first=False` takes the first axis for the tokens and the second for the batch.
 #   With one picture in the batch, each token attends to itself alone, so row 0 never hears
-#   of any patch. It's found in published code, too:
-#   in [OmDet](https://github.com/om-ai-lab/OmDet/issues/19) and
-#   [TabFormer](https://github.com/IBM/TabFormer/pull/14).
+#   of any patch. It's the mistake of [chapter 2](02_attention.ipynb), and
+#   [TabFormer](https://github.com/IBM/TabFormer/pull/14) had it, too.
 #
 # ### Norm first or last
 #
 # The first Transformer ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)) put
-# its norms on the river, *after* the addition:
+# its norms in the stream, *after* the addition:
 # $\mathbf{z} \leftarrow \text{LN}(\mathbf{z} + f(\mathbf{z}))$. That's called *post-norm*;
 # ours is *pre-norm*. Let's train both with Adam on 32 handwritten digits, with 24 blocks, the
 # same first weights and a learning rate of 0.001. Post-norm gets a second try at a tenth of
@@ -857,7 +808,7 @@ figures.show(*drawings.losses(runs, constant))
 # %% tags=["nbval-check-output", "hide-cell"]
 fast, stuck, slow = (losses[-1] for losses in runs.values())
 assert fast < 0.5 * constant and slow < 0.75 * constant < 0.9 * constant < stuck
-print("check: pre-norm learns; post-norm only with the smaller rate")
+print("pre-norm learns; post-norm only with the smaller rate")
 
 # %% [markdown]
 # At the full rate the first steps are rough. Then pre-norm learns. Post-norm at the same rate
@@ -901,7 +852,7 @@ figures.show(*drawings.medians(DEPTHS, panels))
 # %% [markdown]
 # Pre-norm's gradient falls with the depth: the later a block, the larger the stream it
 # writes into, and the smaller its part in the result. Post-norm's doesn't fall, because
-# every norm on the river brings the stream back to size 1.
+# every norm in the stream brings it back to size 1.
 # [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) derive bounds for both: constant for
 # post-norm, and falling like $1/\sqrt{L}$ for pre-norm with $L$ blocks. From one block to
 # 24 that fits what we see; at three blocks it doesn't. They conclude that the large
@@ -943,7 +894,7 @@ print(f"{most:.1e} at most, for inputs of {where:.1f} and -{where:.1f}")
 #
 # ### Stochastic depth
 #
-# If the river runs on past every mill, you may also close one now and then. *Stochastic
+# If the stream runs on past every branch, you may also close one now and then. *Stochastic
 # depth* ([Huang et al. 2016](https://arxiv.org/abs/1603.09382)) leaves out each branch at
 # random while training, image by image, so that no branch can rely on all the others. At
 # inference every branch is active. To keep the average the same, what a branch writes in
@@ -1042,7 +993,7 @@ for name, image in images.items():
 # Attention has four dense layers from $D$ to $D$ (q, k, v and the output), the MLP one from
 # $D$ to $4D$ and one back, and each norm a scale and a shift:
 # $4(D^2 + D) + (8D^2 + 5D) + 4D = 12D^2 + 13D$. For $D = 192$ that's 444,864 weights, of
-# which 295,872 are the MLP's: 67 %. The heads share the width between them, so their number
+# which 295,872 are the MLP's: 67%. The heads share the width between them, so their number
 # doesn't matter.
 #
 # </details>

@@ -35,9 +35,9 @@ print(f"{len(weights)} arrays, {total:,} numbers")
 # [chapter 3](03_encoder.ipynb). (Eleven more blocks just like it are left out.) What you
 # haven't met is at the edges: a `cls_token`, a `pos_embed`, and at the very end a `head`.
 #
-# `vitedu.load` has put the file into the package's own class. The class you write on this page
-# will open the same file. So here's the question: **what is still missing between twelve
-# blocks and a name, and how do you know that what you built is the real thing?**
+# At the end of this page you'll open the same file with a class of your own, and it will name
+# a photograph that you choose. So **what is still missing between twelve blocks and a name,
+# and how do you know that what you built is the real thing?**
 
 # %% tags=["hide-input", "margin"]
 from vitedu import figures
@@ -70,12 +70,10 @@ def say(logits, labels=("hopper", "cat", "coffee")):
 # %% [markdown]
 # ## 196 vectors, one question
 #
-# The drawing runs from the bottom up, and the boxes filled with colour are the missing
-# ones. We'll
-# add them by hand to the parts of the trained network, and in float64, so that "equal"
-# will mean equal. A hidden cell has put the three photographs of chapter 3 into one tensor,
-# `images`: Grace Hopper, a cat and a cup of coffee. It also defines `say`, which prints the
-# most probable class for each.
+# In the drawing, the filled boxes are the missing ones. Let's first add them by hand to the
+# parts of the trained network (in float64, so that "equal" will mean equal). In the hidden
+# cell, `images` are the three photographs of chapter 3, Grace Hopper, a cat and a cup of
+# coffee, and `say` prints the most probable class for each.
 
 # %%
 patches = trained.patch_embed(images)  # (b, n, d)
@@ -85,20 +83,16 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # In go 196 vectors per photograph, out come 196, and we want one answer. Which vector
 # should give it?
 #
-# You could lay them end to end and put one big linear layer on top, but that layer alone
-# would be more than six times as large as the whole network. You could ask a single
-# patch, but why should one corner speak for the photograph? Or you could take
-# the average, which [works as well](#The-mean-instead-of-the-class-token) as what the
-# paper does. But our file was trained the paper's way.
+# You could ask a single patch, but why should one corner speak for the photograph? You could
+# take the average, which [works as well](#The-mean-instead-of-the-class-token) as what the
+# paper does, but our file was trained the paper's way.
 #
-# The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805): it
-# puts one more vector in front, which belongs to no patch. Think of a blank form that
-# goes round a meeting of the patches. It's the same form for every photograph. Twelve
-# times it goes round and collects something new, and at the end you read nothing but the
-# form.
+# The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805) and puts
+# one more vector in front, which belongs to no patch. Think of a blank form that goes round a
+# meeting of the patches. It's the same form for every photograph. Twelve times it goes round
+# and collects something new, and at the end you read nothing but the form.
 #
-# This vector is called the **class token**. (A *token* is any vector that goes through
-# the blocks, a patch's or this one.) What it holds at the start is learned. For one
+# This vector is called the **class token**, and what it holds at the start is learned. For one
 # photograph, you put one row on top of 196:
 
 # %%
@@ -106,9 +100,8 @@ one = torch.cat([trained.cls_token[0], patches[0]])  # (n + 1, d)
 print(tuple(patches[0].shape), "->", tuple(one.shape))
 
 # %% [markdown]
-# In a batch, every photograph gets the same row in front. `expand` repeats it without
-# copying: there's one class token in memory, and in training it collects the gradients of
-# all images.
+# In a batch, every photograph gets the same row in front. `expand` repeats it without copying:
+# there's only [one class token](#Whose-token-is-it?) in memory.
 
 # %%
 cls_token = trained.cls_token.expand(len(patches), -1, -1)  # (b, 1, d)
@@ -126,13 +119,11 @@ print(tuple(trained.cls_token.shape), "->", tuple(x.shape))
 #
 # (The equations have the paper's numbers; we start at the end.) $L$ is the number of
 # blocks, $\mathbf{z}_L$ are the tokens after the last one, and the superscript picks row
-# 0. LN is the LayerNorm of chapter 3. It treats each row by itself, so it doesn't matter
-# whether you normalise or pick first.
+# 0. LN is the LayerNorm of chapter 3.
 #
 # Between $\mathbf{y}$ and a name there's only one linear layer, the **head**. It turns 192
 # numbers into a score for each of the 1,000 classes of ImageNet, a collection of labelled
-# photographs. The scores are called *logits*; a softmax turns them into
-# probabilities.
+# photographs. The scores are called *logits*; a softmax turns them into probabilities.
 
 
 # %%
@@ -151,64 +142,30 @@ def answer(x):
 say(answer(x))
 
 # %% [markdown]
-# A space shuttle, a magnifying glass, honeycomb. Every weight is a trained
-# one, and the network talks nonsense. One array from the list is still unused. To see
-# what it's for, take the photograph apart and put it back together in the wrong order.
-
-# %% tags=["hide-input"]
-from einops import rearrange
-
-from vitedu.figures import photos
-from vitedu.plain import patchify
-
-order = torch.randperm(196, generator=torch.Generator().manual_seed(0))
-picture = images[:1].float() / 2 + 0.5
-pieces = patchify(picture, 16)[0, order]
-mixed = rearrange(
-    pieces, "(gh gw) (p q c) -> c (gh p) (gw q)", gh=14, p=16, q=16
-)
-figures.show(
-    *photos.pictures(
-        {"as it was taken": picture[0], "its 196 patches, shuffled": mixed},
-        "Hopper's photograph, and beside it its 196 patches in random order: "
-        "there is no face to be found.",
-    )
-)
-
-# %% [markdown]
-# You'd never recognise her on the right. **How much do the logits change if you shuffle the
-# patches like this?** (`order` is from the hidden cell.)
-
-# %%
-shuffled = torch.cat([cls_token, patches[:, order]], dim=1)
-change = (answer(shuffled) - answer(x)).abs().max()
-print("largest change below 1e-12:", bool(change < 1e-12))
-
-# %% [markdown]
-# Not at all. In [chapter 2](02_attention.ipynb) you saw that attention doesn't know about
-# order: what a token takes home is a sum over *all* tokens, and a sum doesn't care which
-# comes first. Norm and MLP look at one token at a time. To the class token a photograph
-# is a bag of patches, whatever the weights are.
+# A space shuttle, a magnifying glass, honeycomb. Every weight is a trained one, and the
+# network talks nonsense.
 #
-# If the network can't see where a patch was, the patch has to say so itself. The paper
-# keeps a table with one learned row per place, and adds row 5 to patch 5, whatever it
-# shows.
+# From [chapter 2](02_attention.ipynb) you know why. Attention doesn't care about order, and
+# norm and MLP look at one token at a time, so to this network a photograph is a bag of
+# patches. If it can't see where a patch was, the patch has to say so itself. That's what the
+# last unused array of the list is for: a table with one learned row per place. Row 5 is added
+# to patch 5, whatever it shows.
 #
 # Try it with a pencil. Two patches of plain blue sky are the same vector, $(1, 0)$ and
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
 # $(1, 0.2)$. Now attention can tell them apart.
 #
 # These rows are the **position embeddings**. The patches are numbered from 1 to $N$,
-# as you read a page. In the table, row 0 is for the class token, so it has
-# $N + 1$ rows. With it the input of the first block is complete:
+# as you read a page, and row 0 is for the class token. With the table, the input of the
+# first block is complete:
 #
 # $$\mathbf{z}_0 = [\mathbf{x}_\text{class};\ \mathbf{x}_p^1\mathbf{E};\ \dots;\ \mathbf{x}_p^N\mathbf{E}] + \mathbf{E}_{pos} \tag{1}$$
 #
 # Inside the brackets are the rows, one under the other: first the class token
-# $\mathbf{x}_\text{class}$, then each patch $\mathbf{x}_p^i$ ($p$ for patch), flattened,
-# times the matrix $\mathbf{E}$ from chapter 1. Then the table $\mathbf{E}_{pos}$ is
-# added. The figure shows it for a batch of three small images: the patches differ, but
-# class token and table are the same for all.
+# $\mathbf{x}_\text{class}$, then each flat patch $\mathbf{x}_p^i$ times the matrix
+# $\mathbf{E}$ from chapter 1. Then the table $\mathbf{E}_{pos}$ is added. The figure shows it
+# for a batch of three small images: the patches differ, but class token and table are the
+# same for all.
 
 # %% tags=["hide-input"]
 from vitedu.figures.chapters import vit as drawings
@@ -219,10 +176,12 @@ figures.show(*drawings.tokens())
 say(answer(x + trained.pos_embed))  # equation (1)
 
 # %% [markdown]
-# There she is. One addition, and the names of chapter 3 are back. And the shuffled pictures,
-# now that the network can see where things are?
+# There she is. One addition, and the names of chapter 3 are back. Now shuffle the patches, so
+# that each gets the row of another place:
 
 # %%
+order = torch.randperm(196, generator=torch.Generator().manual_seed(0))
+shuffled = torch.cat([cls_token, patches[:, order]], dim=1)
 say(answer(shuffled + trained.pos_embed))
 
 # %% [markdown] tags=["predict"]
@@ -240,12 +199,10 @@ change = answer(shuffled + table) - answer(x + trained.pos_embed)
 print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 
 # %% [markdown]
-# She's back. Each patch took its own row along, so you've only reordered finished
-# tokens. Positions don't give attention a sense of order; they mark the tokens.
-#
-# *This* network can't do without positions, because it was trained with them. A network
-# *trained* without them does [surprisingly well](#Four-kinds-of-positions): you can tell a
-# lot from a bag of patches.
+# She's back. Each patch took its own row along, so you've only reordered finished tokens.
+# Positions don't give attention a sense of order; they mark the tokens. (*This* network needs
+# its positions. A network *trained* without them does [surprisingly
+# well](#Four-kinds-of-positions).)
 #
 # Nobody told the network that patch 15 is just below patch 1, and the table starts out
 # random. Here's how similar a learned row is to all the others (the cosine: 1 if two rows
@@ -255,9 +212,10 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 
 # %% [markdown]
-# Each is like those of the patches around it, and in the middle map a bright cross marks the
-# patch's own row and column of the picture. The network has discovered the grid. A convolution is
-# born with it; what that's worth is a question for [chapter 14](14_resnets.ipynb).
+# Each is like the rows of the patches around it, and in the middle map you see a bright cross,
+# the patch's own row and column of the picture. The network has discovered the grid. (A
+# convolution is born with it. What that's worth is a question for
+# [chapter 14](14_resnets.ipynb).)
 #
 # ## Four equations, one class
 #
@@ -269,7 +227,6 @@ figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 # \mathbf{z}_\ell &= \text{MLP}(\text{LN}(\mathbf{z}'_\ell)) + \mathbf{z}'_\ell \tag{3}
 # \end{align}$$
 #
-# MSA is multi-head attention, and $\mathbf{z}'_\ell$ are the tokens halfway through.
 # These four equations are the whole network.
 
 # %% tags=["hide-input"]
@@ -277,12 +234,13 @@ figures.show(*drawings.equations())
 
 # %% [markdown]
 # Compare the figure with `forward` below: the same steps in the same order, the dashed
-# frame inside `self.blocks`. (`vitedu.plain` has what you wrote before.) The defaults
-# make it ViT-Ti/16; with `embed_dim=768, num_heads=12, mlp_dim=3072` it's ViT-B/16, the
-# paper's Base.
+# frame inside `self.blocks`. The defaults make it ViT-Ti/16; with `embed_dim=768,
+# num_heads=12, mlp_dim=3072` it's ViT-B/16, the paper's Base. (`vitedu.plain` has what you
+# wrote before. Its `initialise` gives every weight its [first
+# value](#Initial-values-and-a-trap).)
 
 # %%
-from vitedu.plain import EncoderBlock, PatchEmbedding
+from vitedu.plain import EncoderBlock, PatchEmbedding, initialise
 
 
 # %% tags=["teaches"]
@@ -328,42 +286,9 @@ class ViT(nn.Module):
 #
 # ### First test: the first loss
 #
-# Before training, every weight needs a first value. The paper doesn't say which, but the
-# authors' code does:
-#
-# | weights | first values |
-# |---|---|
-# | matrices | random; the more inputs a layer has, the smaller |
-# | positions | random, standard deviation 0.02 |
-# | norms | scale 1, shift 0 |
-# | class token, head, biases | 0 (for the biases of the MLP: almost) |
-
-
-# %% tags=["teaches"]
-@torch.no_grad()
-def initialise(model):
-    """Give every weight of a ViT its first value, as the authors' code does."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Conv2d):
-            # LeCun: variance 1 / fan-in, after cutting at two deviations
-            std = module.weight[0].numel() ** -0.5 / 0.87962566103423978
-            nn.init.trunc_normal_(module.weight, 0, std, -2 * std, 2 * std)
-        elif isinstance(module, nn.Linear) and name != "head":
-            # q, k and v are three matrices, kept as one
-            for matrix in module.weight.chunk(3 if "qkv" in name else 1):
-                nn.init.xavier_uniform_(matrix)
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            nn.init.normal_(module.bias, std=1e-6 if "mlp" in name else 0)
-    nn.init.zeros_(model.head.weight)
-    nn.init.normal_(model.pos_embed, std=0.02)
-
-
-# %% [markdown]
-# (LeCun, Xavier and the odd number can wait for the
-# [second reading](#Initial-values-and-a-trap).)
-#
-# **You make a new network with 1,000 classes and show it our three photographs, with any
-# labels you like. What's the loss? And which weights get a gradient?**
+# A new network starts out with random matrices, as in the authors' code. But its head is all
+# zeros. **You show it our three photographs, with any labels you like. What's the loss? And
+# which weights get a gradient?**
 
 # %%
 import math
@@ -375,93 +300,30 @@ loss.backward()
 print(f"loss {loss:.4f}, ln 1000 = {math.log(1000):.4f}")
 print([name for name, weight in fresh.named_parameters() if weight.grad.any()])
 
-
 # %% [markdown]
-# The head is zero, so all logits are, every class gets the probability 1/1000, and the
-# loss is $\ln 1000$, whatever the picture and the label. With $K$ classes and a zero head
-# it's $\ln K$. If yours isn't, most likely your head doesn't start at zero. Or you've
-# miscounted the classes, or summed the loss over the batch.
+# All logits are zero, so every class gets the probability 1/1000, and the loss is
+# $\ln 1000$, whatever the picture and the label. With $K$ classes it's $\ln K$. If yours
+# isn't, most likely your head doesn't start at zero. Or you've miscounted the classes, or
+# summed the loss over the batch.
 #
-# Only the head gets a gradient, because on its way back to the blocks the gradient is
-# multiplied by the head's matrix, which is still all zeros. After one step this matrix has moved, and [everything
+# Only the head gets a gradient, because on its way back the gradient is multiplied by the
+# head's matrix, which is still all zeros. After one step [everything
 # learns](#A-head-of-zeros). A head of zeros keeps quiet until it has something to say.
 #
 # ### Second test: count
 #
-# If your pencil sum and your class agree exactly, it's unlikely that a layer with weights is
-# missing. Take a block of width $D$ whose MLP is $4D$ wide, as in all sizes of the paper.
-# Attention has four matrices of $D \times D$: q, k, v and the output. The MLP has two of
-# $D \times 4D$, together as large as eight of attention's. That makes $12D^2$. The rest
-# is vectors: the biases ($4D$ in attention, $5D$ in the MLP) and two norms with $2D$
-# each.
-
-# %% [markdown] tags=["predict"]
-# A block has $12D^2 + 13D$ weights. ViT-B/16 has twelve blocks and $D = 768$. **How many
-# million weights does the whole network have?** (Add the patch embedding, class token and
-# positions, the last norm, and the head.)
-
+# If your class has as many weights as the file, it's unlikely that a layer is missing. (You
+# can also [count with a pencil](#Counting-with-a-pencil), which needs no file.)
 
 # %%
-def count(d, depth=12, n=196, patch=16 * 16 * 3, classes=1000):
-    """Weights of a ViT of width d whose MLP is 4 * d wide."""
-    embedding = (patch * d + d) + d + (n + 1) * d  # E, class token, positions
-    block = 12 * d**2 + 13 * d
-    return embedding + depth * block + 2 * d + (d * classes + classes)
-
-
-for d, heads in (768, 12), (192, 3):
-    model = ViT(embed_dim=d, num_heads=heads, mlp_dim=4 * d)
-    found = sum(weight.numel() for weight in model.parameters())
-    print(f"D = {d}: formula {count(d):,}, class {found:,}")
-
-# %% tags=["nbval-check-output", "hide-cell"]
-assert count(768) == 86_567_656 and count(192) == total == 5_717_416
-assert count(768) // 1_000_000 == 86  # the paper prints 86 million
-print("check: the second count is that of the file")
+found = sum(weight.numel() for weight in ViT().parameters())
+print(f"the file {total:,}, your class {found:,}")
 
 # %% [markdown]
-# The second count is the one at the top of the page, and both are in [the authors' own
-# tests](https://github.com/google-research/vision_transformer/blob/main/vit_jax/models_test.py).
-# Where are all these weights?
-
-# %% tags=["hide-input"]
-WORDS = ("attn.", "mlp.", "patch_embed", "cls_token pos_embed", "head", "norm")
-
-
-def by_group(model):
-    """Number of weights in each group of the figure."""
-    counts = dict.fromkeys(drawings.GROUPS, 0)
-    for name, weight in model.named_parameters():
-        for group, words in zip(counts, WORDS, strict=True):
-            if any(word in name for word in words.split()):
-                counts[group] += weight.numel()
-                break
-    return counts
-
-
-with torch.device("meta"):
-    base = ViT(embed_dim=768, num_heads=12, mlp_dim=3072)
-    huge = ViT(
-        patch_size=14, embed_dim=1280, depth=32, num_heads=16, mlp_dim=5120
-    )
-groups = {"Ti/16": ViT(), "B/16": base, "H/14": huge}
-groups = {name: by_group(each) for name, each in groups.items()}
-assert sum(groups["H/14"].values()) == 632_045_800
-figures.show(*drawings.shares(groups))
-
-# %% [markdown]
-# In the blocks, two thirds of the weights are in the MLPs and one third in attention. Class
-# token and positions are hardly visible, and it's easy to
-# [forget them](#A-count-that-is-too-low).
-#
 # ### Third test: load strictly
 #
-# With `strict=True`, every name and every shape in the file must match, with nothing
-# missing and nothing left over.
-
-# %% [markdown]
-# Build the network with four heads instead of three, and load the file strictly. Will
-# PyTorch refuse?
+# With `strict=True`, every name and every shape in the file must match. Build the network
+# with four heads instead of three. Will PyTorch refuse to load the file?
 
 # %% tags=["failure"]
 wrong = ViT(num_heads=4).double()
@@ -472,15 +334,15 @@ say(wrong(images))
 # "All keys matched successfully." And the coffee is red wine.
 #
 # The number of heads appears in no shape: with three heads or with four, q, k and v are
-# 192 wide. The same goes for anything that has no weights, such as a GELU or a residual
-# addition. A strict load proves less than it seems to.
+# 192 wide. Nor does anything that has no weights, such as a GELU or a residual addition. A
+# strict load proves less than it seems to.
 #
 # ### Fourth test: somebody else's code
 #
-# The decisive test compares outputs, number by number. timm is a widely used library of vision models,
-# written by others; a hidden cell imports its class as `TimmViT`. Give both networks the
-# same weights and the same photographs. The weights are all random, the head's too,
-# because two heads of zeros would agree whatever the blocks do.
+# The decisive test compares outputs, number by number. timm is a widely used library of vision
+# models, written by others; a hidden cell imports its class as `TimmViT`. Give both networks
+# the same random weights and the same photographs. (The head needs random weights, too: two
+# heads of zeros would agree whatever the blocks do.)
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -583,10 +445,10 @@ for name, broken in bugs.items():
     print(f"{name:18}{loss:12} {numbers:7} {load:6} {other}")
 
 # %% [markdown]
-# (`alarms`, in a hidden cell, runs the tests; weights that don't fit can't be compared, so they
-# set off *other code* too.) The first loss notices two, but one of them is a bug that *no
-# other* test sees: once the file is loaded, the first values don't matter. The count and the
-# strict load see what has weights. Only somebody else's code sees the last four.
+# The first loss notices two, and one of them is a bug that *no other* test sees: once the
+# file is loaded, the first values don't matter. The count and the strict load see what has
+# weights. Only somebody else's code sees the last four. (`alarms`, in a hidden cell, runs the
+# tests. Weights that don't fit can't be compared, so they set off *other code* too.)
 #
 # Look at the very last. We've seen a published tutorial put this tanh behind the head, perhaps
 # because the paper does mention one ([a layer earlier](#The-hidden-layer-of-the-head)). It
@@ -594,8 +456,8 @@ for name, broken in bugs.items():
 
 # %% [markdown] tags=["predict"]
 # Take ten classes, say the handwritten digits. Suppose such a network gets all of them
-# right, and as clearly as tanh allows: logit 1 for the true class, −1 for the nine others.
-# **How small is its cross-entropy?**
+# right, as clearly as tanh allows: logit 1 for the true class, −1 for the nine others. **How
+# small is its cross-entropy?**
 #
 # * about 0.0
 # * about 0.1
@@ -613,9 +475,8 @@ print(f"loss {loss:.4f}, and by formula {floor:.4f}")
 # $e / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is
 # $\ln(1 + 9e^{-2})$, and it can't get any lower.
 #
-# Does it matter in practice? Here are two small networks, trained on handwritten digits. (The
-# network of chapter 1 reached 96%, but it trained on nine shifted copies of every digit. These
-# two get each digit once, unshifted.)
+# Does it matter in practice? Here are two small networks, trained on handwritten digits. (They
+# get each digit once. The network of chapter 1 got nine shifted copies, and reached 96%.)
 
 # %% tags=["hide-input", "failure", "nbval-ignore-output"]
 from vitedu.data import load_dataset
@@ -643,17 +504,18 @@ assert abs(floor - 0.7966) < 1e-4
 print("with tanh no batch gets below the floor; without it they do")
 
 # %% [markdown]
-# No error, no warning: you'd see a network that learns, just not very well, and you'd start
-# tuning the learning rate.
+# No error, no warning. You'd see a network that learns and a loss that won't come down, and
+# you'd start tuning the learning rate. (With the nine copies, the tanh costs only about a
+# point of accuracy, on average over five seeds. But the loss ends at 0.88 instead of 0.07.)
 #
 # > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
 # > softmax, and the loss gets a floor that no amount of training can break through.
 #
 # ## What's in the photograph?
 #
-# Now the file goes into *your* class. And `new`, from a hidden cell, holds photographs that
-# nobody has named yet: three pieces of rubbish (our pick from
-# [TrashNet](https://github.com/garythung/trashnet)) and an astronaut.
+# Now the file goes into *your* class. It gets photographs that it has never seen: three pieces
+# of rubbish (our pick from [TrashNet](https://github.com/garythung/trashnet)) and an
+# astronaut. (They're `new`, in a hidden cell.)
 
 # %% tags=["hide-cell"]
 rubbish = vitedu.data.folder_of("trashnet-small") / "train"
@@ -670,7 +532,7 @@ chances = model(new.double()).softmax(dim=-1)  # (4, 1000)
 assert reference.std() > 0.1 and difference < 1e-10 * size
 assert (model(images) - answer(x + trained.pos_embed)).abs().max() < 1e-8
 assert (model(images) - trained(images)).abs().max() < 1e-8
-print("check: your class gives the logits that we put together by hand")
+print("your class gives the logits that we put together by hand")
 
 # %% tags=["hide-input"]
 best = chances.detach().topk(3)
@@ -681,8 +543,8 @@ guesses = [
 figures.show(*drawings.answers(new.float() / 2 + 0.5, guesses))
 
 # %% [markdown]
-# A plastic bag, half a water bottle, a wine bottle: all correct. That took your class about 35
-# lines, plus the patches, attention and blocks that you wrote before.
+# A plastic bag, half a water bottle, a wine bottle: all correct, from about 35 lines of yours,
+# plus the patches, attention and blocks that you wrote before.
 #
 # And then there's Eileen Collins, the first woman to command a Space Shuttle. The network
 # calls her a *bobsled*. The runners-up are two helmets, football and crash, so you can guess
@@ -694,8 +556,9 @@ figures.show(*drawings.answers(new.float() / 2 + 0.5, guesses))
 # the names that it has. What *should* a network say here? That's
 # [the last exercise](#Exercises), and it isn't a solved problem.
 #
-# And now yours. Replace `photo("cat")` below with the path of your own photo, for example
-# `"dog.jpg"`. (In Colab, click on the folder at the left and drop it there.)
+# And now **your photograph**. Put its path in the place of `photo("cat")`, for example
+# `"dog.jpg"`. (In Colab, click on the folder at the left and drop it there. No notebook at
+# hand? [Try it](try.md) in the browser.)
 
 # %%
 PHOTO = photo("cat")
@@ -705,7 +568,7 @@ for share, place in zip(mine.values, mine.indices, strict=True):
 
 # %% [markdown]
 # From pixels to names, the network is all your own code. (`preprocess` only crops, resizes and
-# scales the photo.)
+# scales the photo.) In chapter 1 it was a drawing.
 #
 # ## What to take with you
 #
@@ -777,6 +640,7 @@ token = nn.Parameter(torch.randn(3, 1, 192))  # the mistake: a batch of 3
 rows = torch.cat([token, patches[[0, 0, 0]]], dim=1)  # Hopper, three times
 say(answer(rows + trained.pos_embed), ("first", "second", "third"))
 
+
 # %% [markdown]
 # The names are wrong because the tokens are random. What matters: same pixels, same
 # weights, and three different answers, depending on Hopper's place in the batch.
@@ -785,6 +649,8 @@ say(answer(rows + trained.pos_embed), ("first", "second", "third"))
 # > the shape of a parameter is a bug.
 #
 # ### Initial values and a trap
+#
+# The paper doesn't say how its weights begin, but the authors' code does:
 #
 # | weights | first values |
 # |---|---|
@@ -808,7 +674,28 @@ say(answer(rows + trained.pos_embed), ("first", "second", "third"))
 # makes it narrower, so `initialise` first widens it by
 # 1 / 0.8796. As for the tiny biases of the MLP, the authors' code gives no reason; 0 would
 # do as well.
-#
+
+
+# %% tags=["teaches"]
+@torch.no_grad()
+def initialise(model):
+    """Give every weight of a ViT its first value, as the authors' code does."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Conv2d):
+            # LeCun: variance 1 / fan-in, after cutting at two deviations
+            std = module.weight[0].numel() ** -0.5 / 0.87962566103423978
+            nn.init.trunc_normal_(module.weight, 0, std, -2 * std, 2 * std)
+        elif isinstance(module, nn.Linear) and name != "head":
+            # q, k and v are three matrices, kept as one
+            for matrix in module.weight.chunk(3 if "qkv" in name else 1):
+                nn.init.xavier_uniform_(matrix)
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.normal_(module.bias, std=1e-6 if "mlp" in name else 0)
+    nn.init.zeros_(model.head.weight)
+    nn.init.normal_(model.pos_embed, std=0.02)
+
+
+# %% [markdown]
 # The trap is in `qkv`. We keep three $D \times D$ matrices as one, for speed. Ask
 # Xavier's rule about that one matrix and it sees $3D$ outputs, so all weights come out
 # too small, by a factor of $\sqrt{2}$. The scores of attention are products of q and k,
@@ -844,6 +731,7 @@ for step in 1, 2:
     moved = sum(bool(w.grad.any()) for w in fresh.parameters())
     print(f"step {step}: {moved} of {len(weights)} arrays have a gradient")
     optimizer.step()
+
 
 # %% [markdown]
 # A head of zeros is also how the paper begins to *fine-tune*, that is, to go on training
@@ -886,6 +774,70 @@ for step in 1, 2:
 #
 # Having some is worth almost three points; which kind makes no difference to speak of.
 # The authors' explanation: with 14×14 patches it's easy to learn the grid.
+#
+# ### Counting with a pencil
+#
+# Take a block of width $D$ whose MLP is $4D$ wide, as in all sizes of the paper. Attention
+# has four matrices of $D \times D$: q, k, v and the output. The MLP has two of
+# $D \times 4D$, together as large as eight of attention's. That makes $12D^2$. The rest is
+# vectors: the biases ($4D$ in attention, $5D$ in the MLP) and two norms with $2D$ each, so
+# a block has $12D^2 + 13D$ weights.
+#
+# ViT-B/16 has twelve blocks and $D = 768$. How many million weights does the whole network
+# have? (Add the patch embedding, class token and positions, the last norm, and the head.)
+
+
+# %%
+def count(d, depth=12, n=196, patch=16 * 16 * 3, classes=1000):
+    """Weights of a ViT of width d whose MLP is 4 * d wide."""
+    embedding = (patch * d + d) + d + (n + 1) * d  # E, class token, positions
+    block = 12 * d**2 + 13 * d
+    return embedding + depth * block + 2 * d + (d * classes + classes)
+
+
+for d, heads in (768, 12), (192, 3):
+    network = ViT(embed_dim=d, num_heads=heads, mlp_dim=4 * d)
+    found = sum(weight.numel() for weight in network.parameters())
+    print(f"D = {d}: formula {count(d):,}, class {found:,}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert count(768) == 86_567_656 and count(192) == total == 5_717_416
+assert count(768) // 1_000_000 == 86  # the paper prints 86 million
+print("the second count is that of the file")
+
+# %% [markdown]
+# The second count is the one at the top of the page, and both are in [the authors' own
+# tests](https://github.com/google-research/vision_transformer/blob/main/vit_jax/models_test.py).
+# Where are all these weights?
+
+# %% tags=["hide-input"]
+WORDS = ("attn.", "mlp.", "patch_embed", "cls_token pos_embed", "head", "norm")
+
+
+def by_group(model):
+    """Number of weights in each group of the figure."""
+    counts = dict.fromkeys(drawings.GROUPS, 0)
+    for name, weight in model.named_parameters():
+        for group, words in zip(counts, WORDS, strict=True):
+            if any(word in name for word in words.split()):
+                counts[group] += weight.numel()
+                break
+    return counts
+
+
+with torch.device("meta"):
+    base = ViT(embed_dim=768, num_heads=12, mlp_dim=3072)
+    huge = ViT(
+        patch_size=14, embed_dim=1280, depth=32, num_heads=16, mlp_dim=5120
+    )
+groups = {"Ti/16": ViT(), "B/16": base, "H/14": huge}
+groups = {name: by_group(each) for name, each in groups.items()}
+assert sum(groups["H/14"].values()) == 632_045_800
+figures.show(*drawings.shares(groups))
+
+# %% [markdown]
+# In the blocks, two thirds of the weights are in the MLPs and one third in attention. Class
+# token and positions are hardly visible.
 #
 # ### A count that is too low
 #
@@ -959,7 +911,7 @@ from torch.utils.flop_counter import FlopCounterMode
 with FlopCounterMode(display=False) as counter:
     model(images[:1])
 assert counter.get_total_flops() == 2 * macs(192)
-print("check: PyTorch counts two operations for each of these MACs")
+print("PyTorch counts two operations for each of these MACs")
 
 # %% [markdown]
 # ### Another image size
@@ -1031,7 +983,7 @@ ViT(image_size=384).load_state_dict(weights, strict=True)
 #
 # For $K$ classes it's $\ln(1 + (K - 1)e^{-2})$, and the largest possible probability is
 # $1 / (1 + (K - 1)e^{-2})$. The next cell computes both. One class in a thousand never
-# gets more than 0.7 %. Put a tanh on the real network's logits, `say(answer(x +
+# gets more than 0.7%. Put a tanh on the real network's logits, `say(answer(x +
 # trained.pos_embed).tanh())`, and every answer drops to less than 1%: many
 # logits are so large that their tanh is practically 1.
 #

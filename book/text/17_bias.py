@@ -337,7 +337,6 @@ for network in ("vit", "resnet"):
 others = package.same_or_different(2000, seed=1, alphabet=1)
 print(f"one head{'':29} new glyphs {share(others):>11.1%}")
 
-
 # %% [markdown]
 # The head without weights has no trouble: it compares. The ViT hardly makes a mistake with its
 # own glyphs, but with new ones it's wrong three times in ten, and its lead over the ResNet is
@@ -374,7 +373,6 @@ print(f"one head{'':29} new glyphs {share(others):>11.1%}")
 # %%
 for stride in (4, 2, 1):
     print(f"stride {stride}: {share(off, stride):.1%} right")
-
 
 # %% [markdown]
 # With every window a token, no glyph is cut any more, and the head finds its double. It costs a
@@ -424,15 +422,15 @@ print(f"{'hybrid, new alphabet':24}{new:>34}")
 figures.show(*bias.two_by_two(record))
 
 # %% [markdown]
-# On the grid, ViT and ResNet find every stranger, and the ViT is ahead in comparing. Anywhere,
-# both need more time. The lower right is the hardest, where you have to find the glyphs *and*
-# compare them. After 300 steps, both toss a coin. After 1,200, no ViT is far above one, and the
-# ResNet is if it's lucky.
+# On the grid, all three find every stranger, and in comparing the ViT is ahead of the ResNet.
+# Anywhere, all need more time. The lower right is the hardest, where you have to find the
+# glyphs *and* compare them. After 300 steps, nearly every run is tossing a coin. After 1,200, no
+# ViT is far above one, the ResNet is if it's lucky, and the hybrid is in all of its runs.
 #
 # So who wins? If glyphs fill the patches and have to be compared, the ViT does, and with fewer
-# pictures. If they have to be found first, the ResNet does, with the same pictures in the same
-# time. (For the strangers that's only a hint.) Each knows one thing by birth that the other has
-# to learn. If your question takes both, start with both.
+# pictures. If they have to be found first, those with convolutions do, with the same pictures in
+# the same time. (For the strangers that's only a hint.) Each knows one thing by birth that the
+# other has to learn. If your question takes both, begin with both.
 #
 # "ViTs need more data than convolutional networks" is a sentence about photographs of things.
 # Before you repeat it, ask: what's the question, how many steps did they get, and how many of
@@ -450,6 +448,7 @@ table_5 = {
     for name in ("B/16", "B/32", "L/16", "L/32")
 }
 figures.show(*bias.pretrained(table_5))
+
 
 # %% [markdown]
 # With 1.3 million photographs the larger network is the worse one. With 303 million it's
@@ -640,6 +639,7 @@ for network in NAMES:
     millions = row["macs_per_image"] / 1e6
     print(f"{network:7}{millions:5.2f} million multiply-adds, ", end="")
     print(f"{row['weights']:7,} weights, rate {row['lr']:g}")
+
 
 # %% [markdown]
 # The ResNet has the most weights. Late convolutions have many weights and few places. Compute

@@ -268,3 +268,16 @@ def test_a_switch_is_easy_to_read(server, visit, page):
     opened = visit(f"{server}book/{page}.html")
     unfold(opened)
     opened.is_easy_to_read()
+
+
+def test_the_slider_of_sizes_says_what_the_chapter_printed(server, visit):
+    opened = visit(f"{server}book/10_resolution.html")
+    unfold(opened)
+    box = opened.page.locator("[data-part=sizes]")
+    head, words = box.locator(".try-head"), box.locator(".try-said")
+    for line in printed("10_resolution", "224 pixels: "):
+        side, best = re.match(r"(\d+) pixels: ([^,]+),", line).groups()
+        box.locator("input").fill(side)
+        assert head.inner_text() == best
+        assert f"{(int(side) // 16) ** 2} patches" in words.inner_text()
+    assert opened.wrong == []

@@ -188,6 +188,16 @@ def test_what_is_not_finite_is_never_saved(tmp_path, part, name):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_saver_goes_on_with_what_stands_in_its_folder(tmp_path):
+    saved, again = build(seed=0), build(seed=1)
+    step(saved)
+    Saver(saved, RunFolder(tmp_path), SINGLE).save(2.5, [])
+    assert Saver(again, None, SINGLE).load() == (0.0, [])
+    assert again.step == 0
+    assert Saver(again, RunFolder(tmp_path), SINGLE).load() == (2.5, [])
+    assert same(saved, again)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_one_bad_value_anywhere_is_named(value):
     bad = torch.zeros(3, 4)

@@ -702,22 +702,6 @@ def test_the_bias_of_the_head_begins_with_what_is_asked():
     assert equal(plain, biased)
 
 
-@pytest.mark.parametrize(
-    "size",
-    [
-        {"depth": 400, "mlp_dim": 10**6},
-        {"embed_dim": 4_000_000},
-        {"mlp_dim": 10**12},
-        {"num_classes": 10**12},
-    ],
-)
-@pytest.mark.slow
-def test_a_model_that_does_not_fit_into_memory_is_not_built(size):
-    # gigabytes in any machine's memory, and minutes
-    large = config(model=replace(WIDE, **{"embed_dim": 4096, **size}))
-    assert "training this model needs" in sentence(fit, large)
-
-
 CHECKPOINTED = [
     {"model": replace(WIDE, dropout=0.3, drop_path=0.5)},
     {"model": replace(WIDE, dropout=0.3, drop_path=0.5), "micro_batch_size": 3},

@@ -362,25 +362,6 @@ def test_an_empty_folder_is_taken(tmp_path):
     assert found == {"config.json", "model.safetensors"}
 
 
-@pytest.mark.parametrize(
-    "hints, sentence",
-    [
-        (
-            {"image_size": 32},
-            r"itself that image_size is \(16, 16\), not \(32, 32\)",
-        ),
-        ({"num_heads": 6}, "itself that num_heads is 3"),
-        ({"num_head": 6}, "no field 'num_head'; did you mean 'num_heads'"),
-        ({"position": "none"}, "itself that position is Learned1D"),
-    ],
-    ids=str,
-)
-def test_what_the_source_says_otherwise_is_refused(tmp_path, hints, sentence):
-    path, _ = source(tmp_path)
-    with pytest.raises(UserError, match=sentence):
-        convert(path, tmp_path / "t", to="timm", **hints)
-
-
 def test_what_the_source_cannot_say_is_given(tmp_path):
     path, model = source(tmp_path, num_heads=6)
     quietly(path, tmp_path / "w.pth", to="torchvision")

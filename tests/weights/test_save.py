@@ -231,21 +231,6 @@ def test_the_network_of_somebody_else_is_refused(tmp_path):
 # --- places
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("w.pth", "does not end in .safetensors"),
-        ("w", "does not end in .safetensors"),
-        ("nowhere/w.safetensors", "cannot write"),
-        ("", "does not end in .safetensors"),
-    ],
-)
-def test_a_wrong_place_is_one_sentence(tmp_path, name, said):
-    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
-        vitedu.save(tiny(), tmp_path / name)
-    assert said in str(error.value) and list(tmp_path.iterdir()) == []
-
-
 def test_a_runs_own_file_is_not_replaced(tmp_path):
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(UserError, match="belongs to the run"):

@@ -496,43 +496,6 @@ def test_six_of_seven_names_of_timm_load_and_the_others_name_the_part(timm):
 # --- refused in a sentence
 
 
-@pytest.mark.parametrize(
-    "arrays, sentence",
-    [
-        (
-            plain_arrays() | {"dist_token": torch.zeros(1, 1, 32)},
-            "distillation token",
-        ),
-        (
-            plain_arrays() | {"reg_token": torch.zeros(4, 32)},
-            "reg_token has shape",
-        ),
-        (
-            plain_arrays() | {"blocks.0.attn.q_norm.weight": torch.ones(8)},
-            "lacks 'blocks.0.attn.q_norm.bias'",
-        ),
-        (
-            {k: v for k, v in plain_arrays().items() if "blocks.0" not in k}
-            | {"blocks.0.attn.qkv.weight": torch.zeros(96, 32)},
-            "lacks 'blocks.0.mlp.fc1.weight'",
-        ),
-        (
-            {
-                k.replace("blocks.1.", "blocks.7."): v
-                for k, v in plain_arrays().items()
-            },
-            "lacks .blocks.1.norm1.weight",
-        ),
-    ],
-    ids=lambda x: x if isinstance(x, str) else "",
-)
-@pytest.mark.filterwarnings("ignore:.*how its pictures are prepared")
-def test_other_arrays_are_refused_in_a_sentence(tmp_path, arrays, sentence):
-    path = timm_file(tmp_path, arrays)
-    with pytest.raises(UserError, match=sentence):
-        load(path, num_heads=4)
-
-
 def bit_arrays():
     config = ResNetConfig(layers=(1, 2), width=0.5, num_classes=5)
     return dict(ResNet(config).state_dict())

@@ -235,6 +235,45 @@
     show();
   }
 
+  // ------------------------------------- chapter 10: one photograph, any size
+
+  function sizes(place) {
+    const told = JSON.parse(place.dataset.told);
+    const sides = Object.keys(told.answers).map(Number);
+    const most = 384;
+    const canvas = make("canvas", { width: most, height: most, role: "img" });
+    const words = make("p", { class: "try-said", "aria-live": "polite" });
+    const head = make("p", { class: "try-head" });
+    const [label, input] = slider("Side of the image:", { min: sides[0],
+      max: sides[sides.length - 1], step: 32, value: 224 },
+      (side) => `${side} pixels`, draw);
+    place.append(make("div", { class: "try-switch try-kin" }, canvas,
+      make("div", { class: "try-controls" }, label), make("div", {}, head,
+        words)));
+    const picture = new Image();
+    picture.addEventListener("load", draw);
+    picture.src = `data:image/jpeg;base64,${told.picture}`;
+
+    function draw() {
+      const rows = Number(input.value) / 16;
+      const pen = canvas.getContext("2d");
+      pen.drawImage(picture, 0, 0, most, most);
+      pen.strokeStyle = "#5b9bd5";
+      for (let i = 1; i < rows; i += 1) {
+        const edge = Math.round((i * most) / rows) + 0.5;
+        pen.strokeRect(edge, -1, most, most + 2);
+        pen.strokeRect(-1, edge, most + 2, most);
+      }
+      const [best, ...others] = told.answers[input.value].map(
+        ([name, share]) => `${name} ${share}%`);
+      canvas.setAttribute("aria-label", `The photograph in ${rows} rows of ` +
+        "patches");
+      head.textContent = best;
+      words.textContent = `then ${others.join(", ")}. ${rows * rows} patches`;
+    }
+    draw();
+  }
+
   vitedu.kinOf = kinOf;
 
   // -------------------------------------- chapter 15: the corners by hand
@@ -584,7 +623,8 @@
     }).catch(tell(said));
   }
 
-  const SWITCHES = { compass, parts, mixup, kin, corners, pairs, mask };
+  const SWITCHES =
+    { compass, parts, mixup, kin, sizes, corners, pairs, mask };
   for (const place of document.querySelectorAll(".try")) {
     SWITCHES[place.dataset.part]?.(place);
   }

@@ -156,18 +156,6 @@ def test_offline_a_set_that_is_nowhere_is_one_sentence():
         load_folder(folder_of("flowers102"))
 
 
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [
-        ("torchvision:flowers", "known are caltech101"),
-        ("torchvision:food101:val", "no part 'val'; it has train, test"),
-    ],
-)
-def test_unknown_names_are_answered_with_the_known_ones(place, words):
-    with pytest.raises(UserError, match=words):
-        find_images(place)
-
-
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2)])
 def test_what_torchvision_has_in_memory_lives_on_the_device(axes):
     """SVHN and STL-10 come as arrays, with the channels first."""

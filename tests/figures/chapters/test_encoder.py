@@ -22,7 +22,7 @@ def test_likeness_is_the_cosine_with_one_patch_without_the_class_token():
     assert shown.sum() == 195
     # row 2, column 5, of patches two pixels wide
     assert picture.patches[0].get_bbox().bounds == (9.5, 3.5, 2, 2)
-    assert "no: 99 %" in alt
+    assert "no: 99%" in alt
 
 
 @pytest.mark.parametrize("number, across", [(3, 2), (5, 3)])

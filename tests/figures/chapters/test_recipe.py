@@ -19,14 +19,14 @@ def test_curves_part_and_end_on_their_numbers():
     mine = {1: (20, 20), 20: (46, 43)}
     figure, alt = recipe.parting({"": seen, "yours": mine})
     upper, lower = figure.axes
-    assert words(upper) == ["86 % learned from", "36 % held out"]
-    assert words(lower) == ["46 % learned from", "43 % held out"]
+    assert words(upper) == ["86% learned from", "36% held out"]
+    assert words(lower) == ["46% learned from", "43% held out"]
     learned, held = upper.lines
     assert list(learned.get_ydata()) == [29.0, 85.8]
     assert list(held.get_xdata()) == [1, 20]
     assert upper.get_ylim() == lower.get_ylim() == (0, 100)
-    assert "a run, at the end 86 % on the pictures it learned from" in alt
-    assert "yours, at the end 46 %" in alt
+    assert "a run, at the end 86% on the pictures it learned from" in alt
+    assert "yours, at the end 46%" in alt
     above, below = (text.xy[1] for text in lower.texts)
     assert above - below == pytest.approx(9)  # close numbers are kept apart
 

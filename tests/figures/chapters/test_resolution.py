@@ -68,3 +68,14 @@ def test_the_band_is_two_errors_around_the_count_at_the_trained_side():
     assert [bar.get_height() for bar in lower.patches] == [*COSTS.values()]
     assert "288 pixels 830 at 1.8 times the cost" in alt
     assert alt.endswith("two standard errors from 224 pixels: 112.")
+
+
+def test_the_slider_gets_every_size_with_its_answers():
+    answers = {160: [("oil", 0.4), ("gas", 0.25)], 224: [("rocket", 0.999)]}
+    told = resolution.Sizes(torch.rand(3, 32, 32), answers).told
+    assert told["answers"] == {
+        160: [["oil", 40], ["gas", 25]],
+        224: [["rocket", 100]],
+    }
+    page = resolution.Sizes(torch.rand(3, 32, 32), answers)._repr_html_()
+    assert 'data-part="sizes"' in page and "&quot;160&quot;" in page

@@ -27,8 +27,8 @@ def test_shares_of_the_weights_sum_to_a_hundred():
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert widths[:6] == [30, 60, 4, 3, 2, 1]
     assert sum(widths) == pytest.approx(200)
-    assert words(figure.axes[0])[:2] == ["30 %", "60 %"]
-    assert "A 30 % attention and 60 % MLP" in alt
+    assert words(figure.axes[0])[:2] == ["30%", "60%"]
+    assert "A 30% attention and 60% MLP" in alt
 
 
 def test_a_map_shows_which_positions_are_like_that_of_its_patch():
@@ -50,6 +50,6 @@ def test_answers_are_beside_their_photographs():
     figure, alt = vit.answers(pictures, guesses)
     night, first, day, second = figure.axes
     assert [axes.images[0].get_array().max() for axes in (night, day)] == [0, 1]
-    assert words(first) == ["night", "75 %", "cave", "20 %"]
-    assert words(second) == ["day", "50 %", "fog", "10 %"]
-    assert alt.endswith("night 75 %, day 50 %.")
+    assert words(first) == ["night", "75%", "cave", "20%"]
+    assert words(second) == ["day", "50%", "fog", "10%"]
+    assert alt.endswith("night 75%, day 50%.")

@@ -55,7 +55,7 @@ def likeness(
         drawn[title] = _cosines(tokens, patch)
         others = drawn[title].flatten()
         others = torch.cat([others[:patch], others[patch + 1 :]])
-        means.append(f"{title}: {100 * others.mean():.0f} %")
+        means.append(f"{title}: {100 * others.mean():.0f}%")
     alt = (
         "A photograph with one patch framed, and maps of how like it every "
         "patch is, as cosines from 0, dark, to 1, bright. Mean over all other "
@@ -271,7 +271,7 @@ def answers(
     label(axes, place, "after\nblock", "black", 10, ha="left", va="bottom")
     ends = "; ".join(
         f"{title} begins with {line[0][0]} and ends with {line[-1][0]}, "
-        f"{100 * line[-1][1]:.0f} %"
+        f"{100 * line[-1][1]:.0f}%"
         for title, line in guesses.items()
     )
     alt = f"The likeliest class after each of {rows - 1} blocks: {ends}."

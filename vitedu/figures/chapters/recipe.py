@@ -71,7 +71,7 @@ class Row(NamedTuple):
     """What the runs of one recipe came to, in percent."""
 
     words: str
-    held_out: Sequence[float]  # a number per seed
+    held_out: Sequence[float]  # a number per seed; none: not measured
     learned: Sequence[float] = ()
     kind: str = WHOLE
 
@@ -107,7 +107,7 @@ def parting(
         ):
             look = {"color": color, "va": "center", "weight": "bold"}
             point = (epochs[-1], value + up)
-            note(axes, f"{value:.0f} % {words}", point, (8, 0), 11, **look)
+            note(axes, f"{value:.0f}% {words}", point, (8, 0), 11, **look)
         if name:
             axes.set_title(name, fontsize=12)
         axes.set(ylabel="right (%)", ylim=(0, 100), xlim=(0, 1.65 * epochs[-1]))
@@ -116,8 +116,8 @@ def parting(
         axes.grid(axis="y", alpha=0.3)
         bare(axes)
         told.append(
-            f"{name or 'a run'}, at the end {learned[-1]:.0f} % on the "
-            f"pictures it learned from and {held[-1]:.0f} % on others"
+            f"{name or 'a run'}, at the end {learned[-1]:.0f}% on the "
+            f"pictures it learned from and {held[-1]:.0f}% on others"
         )
     panels[-1, 0].set_xlabel("epoch", fontsize=12, loc="left")
     return figure, f"Two accuracies by epoch: {'; '.join(told)}."
@@ -181,8 +181,8 @@ def switches(
     for tick, row in zip(left.get_yticklabels(), rows, strict=True):
         tick.set_color(COLORS[row.kind])
     left.set_ylim(len(rows) - 0.5, -0.6)
-    lowest = min(min(row.held_out) for row in rows)
-    highest = max(max(row.held_out) for row in rows)
+    reached = [value for row in rows for value in row.held_out]
+    lowest, highest = min(reached), max(reached)
     room = 0.04 * (highest - lowest) + 0.2
     left.set_xlim(lowest - room, highest + room + 0.32 * (highest - lowest))
     left.set_xlabel("held out (%)", fontsize=11)
@@ -206,6 +206,11 @@ def switches(
 def _held_out(axes: "Axes", place: int, row: Row, error: float) -> None:
     """The seeds of a row as pale dots, their mean and its error, its number."""
     color = COLORS[row.kind]
+    if not row.held_out:
+        look = {"va": "center", "fontsize": 11, "color": color}
+        beside = axes.get_yaxis_transform()
+        axes.text(0.05, place, "not measured here", transform=beside, **look)
+        return
     if len(row.held_out) > 1:
         below = [place + 0.22] * len(row.held_out)
         axes.plot(row.held_out, below, "o", color="0.65", markersize=4.5)
@@ -244,6 +249,8 @@ def _finish_gap(axes: "Axes") -> None:
 
 def _told(row: Row, error: float) -> str:
     """A row in words."""
+    if not row.held_out:
+        return f"{row.words}, not measured here"
     if len(row.held_out) == 1:
         return f"{row.words} {row.mean:.1f}, one run"
     words = f"{row.words} {row.mean:.1f} ± {error:.1f}"

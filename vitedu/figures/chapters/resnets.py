@@ -1,14 +1,14 @@
-"""Chapter 14: what a convolution knows, ResNets, hybrids, the race."""
+"""Chapter 14: what a convolution knows, ResNets, hybrids, maps of places."""
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from vitedu.figures.charts import WIDTH, bare, chart, note
+from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import (
     ATTENTION,
     DARK,
@@ -36,7 +36,7 @@ from vitedu.figures.schematic import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NETWORKS = {  # of the race: its name on the page, colour, marker
+NETWORKS = {  # in a race: its name on the page, colour, marker
     "resnet": ("ResNet", PATCHES, "s"),
     "hybrid": ("hybrid", POSITIONS, "D"),
     "vit": ("ViT", ATTENTION, "o"),
@@ -57,40 +57,32 @@ UNITS = {
 
 
 def moved(
-    rows: Mapping[str, tuple[Tensor, Tensor, Tensor]], step: int
+    rows: Mapping[str, tuple[Tensor, Tensor]], step: int
 ) -> "tuple[Figure, str]":
-    """A photograph, a convolution's map, a map of tokens; then all moved.
+    """A photograph and a convolution's map of it; then both moved.
 
-    A row is its name and (3, h, w) in 0..1, (h, w), (gh, gw); the maps of a
-    column share one scale. A line marks the same place of them all.
+    A row is its name and (3, h, w) in 0..1, (h, w); the maps share one scale.
+    A line marks the same place of them all.
     """
-    figure, grid = chart(WIDTH, 3.75, len(rows), 3, squeeze=False)
-    titles = ("photograph", "convolution", "one number\nof each token")
-    limits = [
-        max(maps[i].abs().max().item() for maps in rows.values())
-        for i in (1, 2)
-    ]
-    for axes, (name, maps) in zip(grid, rows.items(), strict=True):
-        draw_picture(axes[0], maps[0])
+    figure, grid = chart(WIDTH, 5.6, len(rows), 2, squeeze=False)
+    most = max(found.abs().max().item() for _, found in rows.values())
+    for axes, (name, (picture, found)) in zip(grid, rows.items(), strict=True):
+        draw_picture(axes[0], picture)
         axes[0].set_ylabel(name, fontsize=12)
-        for panel, each, most in zip(axes[1:], maps[1:], limits, strict=True):
-            panel.imshow(each.numpy(), cmap=MAP, vmin=-most, vmax=most)
+        axes[1].imshow(found.numpy(), cmap=MAP, vmin=-most, vmax=most)
         for panel in axes:
             left, right = panel.get_xlim()
             place = left + GUIDE * (right - left)
             panel.axvline(place, color="white", linewidth=1.5)
             panel.set(xticks=[], yticks=[])
             bare(panel, "top", "right", "bottom", "left")
-    for axes, title in zip(grid[0], titles, strict=True):
+    for axes, title in zip(grid[0], ("photograph", "edges"), strict=True):
         axes.set_title(title, fontsize=12)
-    tokens = next(iter(rows.values()))[2]
     alt = (
-        "Two rows of three pictures. Above, a photograph, the map of its edges "
-        f"by a convolution, and {len(tokens)} by {len(tokens)} squares with "
-        "one number of each token. Below, all of it after a move by "
-        f"{step} pixels: the edges are the same, and a white line at the same "
-        "place of each picture shows that they have moved along; the pattern "
-        "of the tokens is different."
+        "A photograph and the map of its edges by a convolution; below, both "
+        f"after a move by {step} pixels: the edges are the same, and a white "
+        "line at the same place of each picture shows that they have moved "
+        "along."
     )
     return figure, alt
 
@@ -223,7 +215,7 @@ def units() -> "tuple[Figure, str]":
 
 
 def stem() -> "tuple[Figure, str]":
-    """From a photograph to words: each box with its line of code."""
+    """From a photograph to tokens: each box with its line of code."""
     figure, axes = canvas(400, 430, opaque=True)
     steps = (
         (
@@ -237,72 +229,22 @@ def stem() -> "tuple[Figure, str]":
             "maps = self.backbone(images)",
         ),
         (
-            r"196 words  $\mathbf{x}_p^1\, \ldots\, \mathbf{x}_p^{196}$",
-            POSITIONS,
+            r"196 patches  $\mathbf{x}_p^1\, \ldots\, \mathbf{x}_p^{196}$",
+            PATCHES,
             'rearrange(maps, "b c h w -> b (h w) c")',
         ),
         (
             r"196 tokens  $\mathbf{x}_p^i\,\mathbf{E}$",
-            ATTENTION,
-            "self.proj(words)",
+            PATCHES,
+            "self.proj(...)",
         ),
     )
     column(axes, 200, 300, steps, top=398, is_bold=True)
     alt = (
         "The hybrid stem, four boxes from top to bottom, each with its line of "
         "code: a photograph of 224 by 224 pixels; the ResNet's feature map, 14 "
-        "by 14 places of 1024 channels; 196 words, one for each place; 196 "
-        "tokens, each a word times E."
-    )
-    return figure, alt
-
-
-def race(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
-    """Test accuracy over training images, a line per network.
-
-    `metrics` are those of the record, "vit-1k" and so on; a row that is not
-    there is left out. A small point is a seed; bars are standard errors.
-    """
-    figure, axes = chart(WIDTH, 3.5)
-    told, ends = [], {}
-    for key, (name, color, marker) in NETWORKS.items():
-        rows = {
-            int(row.split("-")[1][:-1]) * 1000: metric["per_seed"]
-            for row, metric in metrics.items()
-            if row.split("-")[0] == key and not row.endswith("sgd")
-        }
-        if not rows:
-            continue
-        rows = dict(sorted(rows.items()))
-        means = [statistics.fmean(seeds) for seeds in rows.values()]
-        errors = [standard_error(seeds) for seeds in rows.values()]
-        for many, seeds in rows.items():
-            look = {"color": color, "markersize": 3, "alpha": 0.45}
-            axes.plot([many] * len(seeds), seeds, "o", linestyle="none", **look)
-        look = {"color": color, "linewidth": 2, "capsize": 4, "markersize": 7}
-        axes.errorbar([*rows], means, errors, fmt=f"{marker}-", **look)
-        ends[name] = (max(rows), means[-1], color)
-        points = [
-            f"{mean:.0f} % from {many:,}"
-            for many, mean in zip(rows, means, strict=True)
-        ]
-        told.append(f"{name} {', '.join(points)}")
-    for name, place in _apart(ends, 7).items():
-        many, _, color = ends[name]
-        look = {"color": color, "weight": "bold", "va": "center"}
-        note(axes, name, (many, place), (10, 0), 12, **look)
-    axes.axhline(10, color="0.7", linestyle="--", linewidth=1)
-    note(axes, "guessing", (10_000, 10), (0, 4), 11, ha="right")
-    axes.set(xscale="log", xlim=(850, 19_000), ylim=(0, 100))
-    axes.set_xticks([1000, 3000, 10_000], ["1,000", "3,000", "10,000"])
-    axes.minorticks_off()
-    axes.set_xlabel("pictures to learn from", fontsize=12)
-    axes.set_ylabel("test accuracy (%)", fontsize=12)
-    axes.tick_params(labelsize=11)
-    bare(axes)
-    alt = (
-        "Test accuracy by number of training pictures, means of three seeds, "
-        f"at equal compute: {'; '.join(told)}."
+        "by 14 places of 1024 channels; 196 patches, one for each place; 196 "
+        "tokens, each a patch times E."
     )
     return figure, alt
 
@@ -314,65 +256,57 @@ def standard_error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values))
 
 
-def _apart(
-    ends: Mapping[str, tuple[int, float, str]], gap: float
-) -> dict[str, float]:
-    """Heights of the names, at least `gap` from one to the next."""
-    placed: dict[str, float] = {}
-    lowest = -math.inf
-    for name in sorted(ends, key=lambda each: ends[each][1]):
-        lowest = max(ends[name][1], lowest + gap)
-        placed[name] = lowest
-    return placed
-
-
 def sheets(
-    sample: Tensor,
-    read: Mapping[str, Tensor],
-    apart: int,
-    marked: Sequence[int] = (2, 12),
+    sample: Tensor | None, read: Mapping[str, Tensor], apart: int
 ) -> "tuple[Figure, str]":
-    """A digit on its sheet (h, w), and where each network reads it, in percent.
+    """Where networks read a digit, in percent, by its row and column.
 
-    `read` holds maps by the digit's row and column, `apart` pixels from one to
-    the next. The places it learned from are framed, and `marked` ones have a
-    circle.
+    Maps have `apart` pixels from one place to the next. With a digit on its
+    sheet (h, w) as `sample`, they learned in a corner, which is framed, and two
+    places have a circle.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    figure, grid = chart(WIDTH, 5.6, 2, 2)
-    first, *panels = grid.flat
-    first.imshow(sample.numpy(force=True), cmap="gray_r", vmin=0, vmax=1)
-    first.set(xticks=[], yticks=[])
-    first.set_title("a digit where they learned", fontsize=11)
+    number = len(read) + (sample is not None)
+    columns = 2 if number == 4 else 3
+    height = (WIDTH / columns + 0.4) * (number // columns) + 0.8  # inches
+    rows = number // columns
+    figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
+    panels = [*grid.flat]
+    if sample is not None:
+        first = panels.pop(0)
+        first.imshow(sample.numpy(force=True), cmap="gray_r", vmin=0, vmax=1)
+        first.set(xticks=[], yticks=[])
+        first.set_title("as they learn", fontsize=11)
     told = []
     for axes, (name, shares) in zip(panels, read.items(), strict=True):
         axes.imshow(shares.numpy(force=True), cmap=MAP, vmin=0, vmax=100)
-        learned = 3.5 / apart  # rows and columns 0 to 3
-        size = (min(learned + 0.25, len(shares)),) * 2
-        look = {"fill": False, "edgecolor": "white", "linewidth": 2}
-        rectangle(axes, (-0.48, -0.48), size, **look)
-        for place in marked:
-            share = shares[(place // apart,) * 2]
-            color = "black" if share > 50 else "white"
-            look = {"markersize": 8, "markerfacecolor": "none"}
-            axes.plot(*(place / apart,) * 2, "o", color=color, **look)
+        if sample is not None:
+            learned = 3.5 / apart  # rows and columns 0 to 3
+            size = (min(learned + 0.25, len(shares)),) * 2
+            look = {"fill": False, "edgecolor": "white", "linewidth": 2}
+            rectangle(axes, (-0.48, -0.48), size, **look)
+            for place in (2, 12):
+                color = _ink(shares[(place // apart,) * 2])
+                look = {"markersize": 8, "markerfacecolor": "none"}
+                axes.plot(*(place / apart,) * 2, "o", color=color, **look)
         for end in (0, len(shares) - 1):
             share = shares[end, end]
-            color = "black" if share > 50 else "white"
-            label(axes, (end, end), f"{share:.0f}", color, 10)
+            label(axes, (end, end), f"{share:.0f}", _ink(share), 9)
+        axes.set_title(name, fontsize=11, weight="bold")
         ticks = [i for i in range(len(shares)) if apart * i % 4 == 0 or i == 0]
-        axes.set_xticks(ticks, [str(apart * i) for i in ticks], fontsize=10)
-        axes.set_yticks(ticks, [str(apart * i) for i in ticks], fontsize=10)
-        axes.set_title(name, fontsize=13, weight="bold")
+        shown = [str(apart * i) for i in ticks]
+        axes.set_xticks(ticks, shown, fontsize=10)
+        axes.set_yticks(ticks, shown, fontsize=10)
         told.append(
-            f"{name} {shares[0, 0]:.0f} % in the upper left corner, "
-            f"{shares[-1, -1]:.0f} % in the lower right one"
+            f"{' '.join(name.split())}: {shares.mean():.0f}% on average, "
+            f"{shares[0, 0]:.0f}% in the upper left corner, "
+            f"{shares[-1, -1]:.0f}% in the lower right"
         )
-    for axes in panels[1:]:
-        axes.set_xlabel("moved to the right", fontsize=11)
-    for axes in (panels[0], panels[1]):
+    for axes in {*panels} & {*grid[-1]}:
+        axes.set_xlabel("moved right", fontsize=11)
+    for axes in {*panels} & {panels[0], *grid[:, 0]}:
         axes.set_ylabel("moved down", fontsize=11)
     bar = figure.colorbar(
         ScalarMappable(Normalize(0, 100), MAP),
@@ -383,9 +317,10 @@ def sheets(
         shrink=0.8,
     )
     bar.set_label("digits read (%)", fontsize=11)
-    alt = (
-        "A digit in the upper left corner of its sheet, and a map for each "
-        "network of how many digits it reads by where they are put: "
-        f"{'; '.join(told)}."
-    )
-    return figure, alt
+    alt = "How many digits are read, in maps by where they are put. "
+    return figure, f"{alt}{'; '.join(told)}."
+
+
+def _ink(share: Tensor) -> str:
+    """What can be read on the map's colour."""
+    return "black" if share > 50 else "white"

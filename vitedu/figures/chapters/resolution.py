@@ -1,8 +1,13 @@
 """Chapter 10: finer patches, positions as pictures, and what pays."""
 
+import base64
+import io
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from PIL import Image
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
@@ -70,6 +75,38 @@ def cuts(
         told.append(f"at {size}, {number}: {' '.join(answer.split())}")
     alt = "One photograph, cut into patches of 16 pixels. "
     return figure, f"{alt}{'; '.join(told)}."
+
+
+class Sizes:
+    """What the page needs for a slider of sizes: a `div` with answers.
+
+    `picture` is (3, side, side) in 0..1; the answers at a size are names and
+    their probabilities, best first.
+    """
+
+    def __init__(
+        self,
+        picture: Tensor,
+        answers: Mapping[int, Sequence[tuple[str, float]]],
+    ) -> None:
+        pixels = (255 * picture.permute(1, 2, 0)).round().byte().numpy()
+        file = io.BytesIO()
+        image = Image.fromarray(np.ascontiguousarray(pixels))
+        image.save(file, "JPEG", quality=75)
+        self.told = {
+            "picture": base64.b64encode(file.getvalue()).decode(),
+            "answers": {
+                side: [[name, round(100 * share)] for name, share in said]
+                for side, said in answers.items()
+            },
+        }
+
+    def _repr_html_(self) -> str:
+        told = json.dumps(self.told).replace('"', "&quot;")
+        return f'<div class="try" data-part="sizes" data-told="{told}"></div>'
+
+    def __repr__(self) -> str:
+        return "(on the site, the size can be moved)"
 
 
 def numbers(

@@ -192,14 +192,14 @@ def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
             share = percent[group]
             bar = axes.barh(model, share, 0.62, left=left, color=color)
             if share > 15:
-                number = [f"{share:.0f} %"]
+                number = [f"{share:.0f}%"]
                 axes.bar_label(bar, number, label_type="center", **words)
             if model == next(iter(counts)):
                 bar.set_label(group)
             left += share
         listed.append(
-            f"{model} {percent['attention']:.0f} % attention and "
-            f"{percent['MLP']:.0f} % MLP"
+            f"{model} {percent['attention']:.0f}% attention and "
+            f"{percent['MLP']:.0f}% MLP"
         )
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
@@ -262,7 +262,7 @@ def answers(
     ):
         draw_picture(left, picture)
         left.axis("off")
-        percents = [f"{100 * share:.0f} %" for _, share in named]
+        percents = [f"{100 * share:.0f}%" for _, share in named]
         best.append(f"{named[0][0]} {percents[0]}")
         for row, (name, share) in enumerate(named):
             right.barh(row, 1, 0.8, color="#f3f4f6")

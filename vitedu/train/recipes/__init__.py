@@ -1,6 +1,6 @@
 """Recipes: a function from a tier to the whole configuration of a run.
 
-`RECIPES["mnist-tiny"]("cpu")` is a TrainConfig.
+`recipe("mnist-tiny", "cpu")` is a TrainConfig, which it names.
 """
 
 from collections.abc import Callable
@@ -63,6 +63,7 @@ def recipe(name: str, tier: str, model: str | None = None) -> TrainConfig:
         )
     make = RECIPES[name]
     config = make(tier) if model is None else make(tier, model)
+    config = replace(config, recipe=name, tier=tier)
     if tier != "smoke":
         return config
     if config.weights is not None:

@@ -73,7 +73,7 @@ def paper_imagenet(tier: str, model: str = "ViT-B/16") -> TrainConfig:
     flip (section B.1). Expected: 77.91 % for B/16, fine-tuned at 384 pixels
     (Table 5).
     """
-    return table_3("imagenet", model, tier)
+    return table_3("imagenet", model)
 
 
 def paper_imagenet21k(tier: str, model: str = "ViT-B/16") -> TrainConfig:
@@ -84,7 +84,7 @@ def paper_imagenet21k(tier: str, model: str = "ViT-B/16") -> TrainConfig:
     bias of the head, as the authors' newer code has it. Expected: 83.97 % on
     ImageNet for B/16, fine-tuned at 384 pixels (Table 5).
     """
-    return table_3("imagenet21k", model, tier)
+    return table_3("imagenet21k", model)
 
 
 def paper_jft(tier: str, model: str = "ViT-B/16") -> TrainConfig:
@@ -94,10 +94,10 @@ def paper_jft(tier: str, model: str = "ViT-B/16") -> TrainConfig:
     as in `paper_imagenet21k`. Expected: 84.15 % on ImageNet for B/16,
     fine-tuned at 384 pixels (Table 5).
     """
-    return table_3("jft", model, tier)
+    return table_3("jft", model)
 
 
-def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
+def table_3(dataset: str, model: str) -> TrainConfig:
     rows = TABLE_3[dataset]
     if model not in rows:
         raise UserError(
@@ -112,8 +112,6 @@ def table_3(dataset: str, model: str, tier: str) -> TrainConfig:
         model, num_classes=num_classes, dropout=row.dropout, gelu="tanh"
     )
     return TrainConfig(
-        recipe=f"paper-{dataset}",
-        tier=tier,
         # the head of pre-training has a hidden layer (section 3.1)
         model=replace(config, pre_logits=config.embed_dim),
         dataset=dataset,
@@ -139,8 +137,6 @@ def imagenet_s16(tier: str) -> TrainConfig:
     of the training images and keep Adam's first mean in bfloat16.
     """
     return TrainConfig(
-        recipe="imagenet-s16",
-        tier=tier,
         model=vit_config(
             "ViT-S/16",
             position=SinCos2D(),
@@ -170,8 +166,6 @@ def deit_s(tier: str) -> TrainConfig:
     RandAugment's magnitude, and the cosine ends at 0, not at 1e-5.
     """
     return TrainConfig(
-        recipe="deit-s",
-        tier=tier,
         model=vit_config("ViT-S/16", drop_path=0.1),
         dataset="imagenet",
         preprocess=TORCHVISION,

@@ -36,8 +36,6 @@ def mnist_seed(tier: str) -> TrainConfig:
     7,850 weights, Adam at a constant rate, 15 epochs, nothing else.
     """
     return TrainConfig(
-        recipe="mnist-seed",
-        tier=tier,
         model=TINY,
         dataset="mnist",
         preprocess=UNIT_RANGE,
@@ -60,7 +58,6 @@ def mnist_tiny(tier: str) -> TrainConfig:
     """
     return replace(
         mnist_seed(tier),
-        recipe="mnist-tiny",
         model=replace(TINY, pool="mean"),
         preprocess=CENTRED,
         augment=Augment(shift=1),
@@ -80,8 +77,6 @@ def mnist_small(tier: str) -> TrainConfig:
     it; elsewhere precision=fp32.
     """
     return TrainConfig(
-        recipe="mnist-small",
-        tier=tier,
         model=replace(SMALL, pool="mean", class_token=False, gelu="tanh"),
         dataset="mnist",
         preprocess=CENTRED,
@@ -102,8 +97,6 @@ def mnist_small(tier: str) -> TrainConfig:
 def digits(tier: str) -> TrainConfig:
     """2,500 embedded digits: seconds, nothing to download."""
     return TrainConfig(
-        recipe="digits",
-        tier=tier,
         model=replace(TINY, embed_dim=64, depth=3, num_heads=4, mlp_dim=128),
         dataset="digits",
         preprocess=UNIT_RANGE,
@@ -125,7 +118,6 @@ def shapes_small(tier: str) -> TrainConfig:
     """
     return replace(
         mnist_small(tier),
-        recipe="shapes-small",
         model=replace(SMALL, image_size=64, patch_size=8, in_channels=3),
         dataset="shapes-100k",
         preprocess=PreprocessSpec(crop=1.0),
@@ -155,8 +147,6 @@ def cifar10_scratch(tier: str) -> TrainConfig:
     if large:  # it costs a short run more than it gives: see the results
         augment = replace(augment, rand_layers=2, rand_magnitude=5.0)
     return TrainConfig(
-        recipe="cifar10-scratch",
-        tier=tier,
         model=ViTConfig(
             image_size=(32, 32),
             patch_size=(4, 4),

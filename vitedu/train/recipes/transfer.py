@@ -48,8 +48,6 @@ def finetune(tier: str) -> TrainConfig:
     97.2 % on ants-bees.
     """
     return TrainConfig(
-        recipe="finetune",
-        tier=tier,
         # `finetune_config` replaces both: by the model of the weights, with as
         # many classes as the data have, and by the data
         model=vit_config("ViT-Ti/16", num_classes=10),
@@ -78,7 +76,6 @@ def ants_bees(tier: str) -> TrainConfig:
     """
     return replace(
         finetune(tier),
-        recipe="ants-bees",
         model=vit_config("ViT-Ti/16", num_classes=2),
         dataset="ants-bees",
         # as the weights come with
@@ -97,7 +94,6 @@ def trashnet(tier: str) -> TrainConfig:
     """
     return replace(
         ants_bees(tier),
-        recipe="trashnet",
         model=vit_config("ViT-Ti/16", num_classes=6),
         dataset="trashnet",
     )
@@ -110,7 +106,7 @@ def trashnet_384(tier: str) -> TrainConfig:
     """
     config = trashnet(tier)
     model = replace(config.model, image_size=(384, 384))
-    return replace(config, recipe="trashnet-384", model=model)
+    return replace(config, model=model)
 
 
 def cifar10_finetune(tier: str) -> TrainConfig:
@@ -124,10 +120,9 @@ def cifar10_finetune(tier: str) -> TrainConfig:
     found and can't be downloaded.
     """
     if tier == "gpu":
-        return table_4("cifar10-finetune", tier, "cifar10", "ViT-B/16", lr=0.01)
+        return table_4(tier, "cifar10", "ViT-B/16", lr=0.01)
     return replace(
         finetune(tier),
-        recipe="cifar10-finetune",
         model=vit_config("ViT-Ti/16", image_size=128, num_classes=10),
         dataset="cifar10",
         preprocess=PreprocessSpec(interpolation="bicubic"),
@@ -149,7 +144,7 @@ def imagenet_b16_384(tier: str) -> TrainConfig:
     weights=timm/vit_base_patch16_224.orig_in21k. Not run on the whole of
     ImageNet by this project.
     """
-    return table_4("imagenet-b16-384", tier, "imagenet", "ViT-B/16", lr=0.03)
+    return table_4(tier, "imagenet", "ViT-B/16", lr=0.03)
 
 
 def imagenet_l16_384(tier: str) -> TrainConfig:
@@ -159,7 +154,7 @@ def imagenet_l16_384(tier: str) -> TrainConfig:
     (AugReg, Table 3; timm's are at 87.1), 85.15 % (Table 5) from the paper's
     own, weights=timm/vit_large_patch16_224.orig_in21k.
     """
-    return table_4("imagenet-l16-384", tier, "imagenet", "ViT-L/16", lr=0.01)
+    return table_4(tier, "imagenet", "ViT-L/16", lr=0.01)
 
 
 def imagenet_l16_512(tier: str) -> TrainConfig:
@@ -171,18 +166,14 @@ def imagenet_l16_512(tier: str) -> TrainConfig:
     """
     config = imagenet_l16_384(tier)
     model = replace(config.model, image_size=(512, 512))
-    return replace(config, recipe="imagenet-l16-512", model=model, ema=0.9999)
+    return replace(config, model=model, ema=0.9999)
 
 
-def table_4(
-    name: str, tier: str, dataset: str, model: str, *, lr: float
-) -> TrainConfig:
+def table_4(tier: str, dataset: str, model: str, *, lr: float) -> TrainConfig:
     """The configuration of one row, from weights of ImageNet-21k."""
     row = TABLE_4[dataset]
     num_classes = 10 if dataset == "cifar10" else 1_000
     return TrainConfig(
-        recipe=name,
-        tier=tier,
         model=vit_config(model, image_size=384, num_classes=num_classes),
         dataset=dataset,
         weights=IMAGENET_21K[model],
@@ -208,7 +199,6 @@ def mae_finetune_b16(tier: str) -> TrainConfig:
     """
     return replace(
         deit_s(tier),
-        recipe="mae-finetune-b16",
         model=vit_config("ViT-B/16", pool="mean", drop_path=0.1),
         weights="timm/vit_base_patch16_224.mae",
         epochs=100,

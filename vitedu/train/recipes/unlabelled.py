@@ -52,8 +52,6 @@ def mae_mnist(tier: str) -> TrainConfig:
     The checkpoint in the package, `vitedu.load("mae-mnist")`, is this run's.
     """
     return TrainConfig(
-        recipe="mae-mnist",
-        tier=tier,
         model=completing(MNIST, 48, 1),
         dataset="mnist",
         preprocess=CENTRED,
@@ -76,7 +74,6 @@ def mpp_mnist(tier: str) -> TrainConfig:
     """Digits by masked patch prediction, for equal compute."""
     return replace(
         mae_mnist(tier),
-        recipe="mpp-mnist",
         model=MPPConfig(**without_head(MNIST)),
         steps=652,
     )
@@ -87,7 +84,6 @@ def mae_shapes(tier: str) -> TrainConfig:
     model = replace(MNIST, image_size=(32, 32), in_channels=3, embed_dim=96)
     return replace(
         mae_mnist(tier),
-        recipe="mae-shapes",
         model=completing(replace(model, mlp_dim=192), 64, 1),
         dataset="shapes-100k",
         preprocess=PreprocessSpec(image_size=(32, 32), crop=1.0),
@@ -106,7 +102,6 @@ def mae_cifar10(tier: str) -> TrainConfig:
     config = cifar10_scratch(tier)
     return replace(
         config,
-        recipe="mae-cifar10",
         model=replace(
             completing(replace(config.model, drop_path=0.0), 128, 2),
             normalised=True,
@@ -129,7 +124,6 @@ def mpp_cifar10(tier: str) -> TrainConfig:
     config = mae_cifar10(tier)
     return replace(
         config,
-        recipe="mpp-cifar10",
         model=MPPConfig(**without_head(config.model)),
         epochs=227 if tier == "gpu" else 13,
     )

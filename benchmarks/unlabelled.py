@@ -432,7 +432,11 @@ def write_more(metrics: dict[str, Any], by_rate: dict[str, Any]) -> None:
             "dataset": {
                 "name": "mnist",
                 "digest": load_dataset("mnist").digest,
-                "num_train": max(MORE_LABELS),
+                "num_train": max(
+                    int(name.split("/")[1])
+                    for name in metrics
+                    if not name.startswith("read/")
+                ),
                 "num_test": NUM_TEST,
             },
             "notes": "MAE is trained once, seed 0",

@@ -19,7 +19,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
@@ -116,11 +116,14 @@ class Checked:
         return from_json(kind, values)
 
 
+@dataclass(frozen=True)
 class Variant(Checked):
-    """One of several classes for a field; its JSON begins with its name."""
+    """One of several classes for a field; `name` says which, in JSON too."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"name": type(self).__name__} | super().to_json()
+    name: str = field(init=False, repr=False)
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__name__
 
 
 @cache

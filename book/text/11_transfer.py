@@ -16,6 +16,7 @@ import vitedu
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
 import os
+import shutil
 import tempfile
 from collections import Counter
 from contextlib import suppress
@@ -24,13 +25,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import nn
-
 from vitedu import figures, results
 from vitedu.data import Augment, ImageSource, folder_of, load_folder
 from vitedu.errors import UserError
 from vitedu.evaluate import features, linear_probe
 from vitedu.figures import photos
-from vitedu.figures.chapters import transfer
+from vitedu.figures.chapters import few_shot, transfer
 from vitedu.plain import ViT, accuracy, train_step, warmup_cosine
 from vitedu.train import find_device
 from vitedu.train.finetune import tier_of
@@ -503,7 +503,6 @@ for _ in range(3):
 # %% tags=["hide-input"]
 import io
 import shlex
-import shutil
 import textwrap
 from contextlib import chdir, redirect_stderr, redirect_stdout
 
@@ -538,20 +537,13 @@ with torch.no_grad():
 # %% [markdown]
 # (`vitedu.load` takes [nearly everybody's files](weights.ipynb), too.) And what has it said?
 # The twelve photographs from the top of this page, which it hasn't been trained on. Fetch
-# your answers! (Where it's wrong, the true name is in brackets.)
+# your answers: its mistakes are red, with the true name in brackets.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-marked, right = {}, 0
-for number, (answer, kind) in enumerate(zip(said.tolist(), ORDER), 1):
-    is_right = answer == kind
-    right += is_right
-    name = f"{number} {KINDS[answer]}"
-    name += "" if is_right else f"\n(no: {KINDS[kind]})"
-    marked[name] = shown[f"{number}"]
-told = ", ".join(marked).replace("\n", " ")
-words = f"The twelve photographs, and what the network calls them: {told}."
-figures.show(*photos.pictures(marked, words, columns=4))
-print(f"{right} of 12. And you?")
+truths = [KINDS[kind] for kind in ORDER]
+given = [mine.class_names[answer] for answer in said]
+figures.show(*few_shot.answers(list(shown.values()), given, truths))
+print(f"{sum(map(str.__eq__, given, truths))} of 12. And you?")
 
 # %% [markdown]
 # An hour ago this network had no word for any material. It has had ten photographs of each.

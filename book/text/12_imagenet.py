@@ -13,6 +13,7 @@ import vitedu
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import io
+import json
 import math
 import os
 import shlex
@@ -43,7 +44,6 @@ from vitedu.figures.chapters import imagenet
 from vitedu.pictures import PreprocessSpec
 from vitedu.plain import warmup_cosine
 from vitedu.train import recipe
-from vitedu.train.run_folder import RunFolder
 
 # steps, photographs in a batch
 STEPS, BATCH = (3, 4) if TIER == "smoke" else (40, 8)
@@ -556,8 +556,8 @@ shell(run + small + " --dry-run")
 shell(run + small + " --out tonight", after="run ")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-lines = RunFolder(here / "tonight").history()
-losses = [line["loss"] for line in lines if "loss" in line]
+lines = (here / "tonight/log.jsonl").read_text().splitlines()
+losses = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
 panels = {"C, healthy": curves["healthy"], "tonight": losses}
 figures.show(*imagenet.losses(panels, math.log(6)))
 

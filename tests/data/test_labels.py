@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import Dataset
 
 from vitedu.data import PreprocessSpec, as_source, from_torch, load_dataset
-from vitedu.data.labels import whole_labels
+from vitedu.data.labels import named_classes, whole_labels
 from vitedu.errors import UserError
 
 SPEC = PreprocessSpec(image_size=4, in_channels=1)
@@ -87,3 +87,10 @@ def test_bad_labels_in_an_npz_are_one_sentence(tmp_path, name):
 def test_a_number_of_classes_is_a_whole_number_from_1(num_classes):
     with pytest.raises(UserError, match="num_classes must be a whole number"):
         as_source((PIXELS, [0, 0, 0]), preprocess=SPEC, num_classes=num_classes)
+
+
+def test_classes_are_those_given_else_the_datas_own_else_numbers():
+    assert named_classes("it", ("a", "b"), None, 2) == ("a", "b")
+    assert named_classes("it", ("a", "b"), ["c", "d"], 2) == ("c", "d")
+    assert named_classes("it", (), None, 2) == ("0", "1")
+    assert named_classes("it", (), None, None) == ()

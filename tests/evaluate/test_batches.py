@@ -71,3 +71,10 @@ def test_a_thousand_other_classes_are_not_imagenets():
     )
     with pytest.raises(UserError, match=r"1,000 folders \(tench, n01440764"):
         match_folders(split((Path("a"),), (7,), spelt), others, 1000)
+
+
+def test_a_model_without_names_takes_as_many_folders_in_their_order():
+    pictures = in_folders("b", "a", "c")
+    assert match_folders(pictures, (), 3) is pictures
+    with pytest.raises(UserError, match=r"no class for 3 folders \(a, b, c"):
+        match_folders(pictures, (), 4)

@@ -454,7 +454,7 @@ print(finished["command"])
 # | optimizer made before the head | $\ln K$, to the last digit, for ever | has the loss moved by step 20? |
 # | labels of other photographs | about $\ln K$; later it learns them by heart | look at twenty photographs with their labels |
 # | sorted by class | hardly anything here. On ImageNet, where each class fills about three batches in a row, the curve looks like a saw. | count the classes in a batch |
-# | rate too high | a jump above $\ln K$ within ten steps | clip, warm up, print the gradient's length |
+# | rate too high | a jump above $\ln K$ while the rate warms up | clip, warm up, print the gradient's length |
 # | same photographs in every process | more noise than usual, which you'd only notice if you knew the usual | count the different photographs of a batch |
 # | colours in another range | a slower fall, if you know the right one | finished weights get their published accuracy |
 #
@@ -587,8 +587,8 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # If the power fails, type the same line again ([we rehearsed
 # it](#Stop-it,-move-it,-go-on)). And this is what to look at, and when. The rate grows
 # from 0 to its full size in the first 500 steps (*warm-up*), so step 40 tells you little.
-# By our prediction, step 100 takes about three minutes on an A100, and a quarter of an
-# hour on a T4. (Steps 100 and 500 are what we expect; we haven't seen them.)
+# By our prediction, step 100 comes after about three minutes on an A100, and a quarter
+# of an hour on a T4. (Steps 100 and 500 are what we expect; we haven't seen them.)
 #
 # | when | what you should see | if not |
 # |---|---|---|

@@ -293,18 +293,18 @@ print(f"after: lower half {test(model, 'lower'):.0f}% right")
 # Perfect! So what it had learned was places, and at those of the lower half it had never met
 # A or B.
 #
-# "Relative" sounds like something that can't know where it is. What a
-# part knows is a question for an experiment, not for its name. (What happens without a class
-# token is in the [second reading](#Without-a-class-token).)
+# "Relative" sounds like something that can't know where it is. What a part knows is a question
+# for an experiment, not for its name. (What happens without a class token is in the [second
+# reading](#Without-a-class-token).)
 #
 # ## Positions with nothing to learn
 #
-# The two at the bottom have nothing to learn about positions. *Sin-cos* is a fixed table: waves of several lengths
-# across the columns, and the same waves down the rows ([chapter 6](06_recipe.ipynb) used
-# it). *RoPE* turns queries and keys by angles that grow with column and row, so that a
-# score depends on how far apart they are, in both directions separately
-# ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)). The class token isn't turned. Both treat a column the same in every
-# row, and both know the lower half without having seen it.
+# The two at the bottom of the figure have nothing to learn about positions. *Sin-cos* is a fixed table: waves
+# of several lengths across the columns, and the same waves down the rows ([chapter
+# 6](06_recipe.ipynb) used it). *RoPE* turns queries and keys by angles that grow with column
+# and row, so that a score depends on how far apart they are, in both directions separately
+# ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)). The class token isn't turned. Both
+# treat a column the same in every row, and both know the lower half without having seen it.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 means = {
@@ -324,8 +324,8 @@ print("checked: who knows the lower half, and who doesn't")
 #
 # We owe you a number. In all these networks, the learned tables were drawn with a standard
 # deviation of 0.5. The paper's code draws them with 0.02 ([chapter
-# 4](04_vit.ipynb#Initial-values-and-a-trap) lists its first values). So let's be faithful, and train the
-# 1-D table on *all* of the picture this time, so that nothing is unseen:
+# 4](04_vit.ipynb#Initial-values-and-a-trap) lists its first values). So let's be faithful, and
+# train the 1-D table on *all* of the picture this time, so that nothing is unseen:
 
 # %% tags=["failure", "nbval-ignore-output"]
 faithful = learn(network(Learned1D(), std=0.02), where="all")
@@ -335,8 +335,8 @@ print(f"{test(faithful, 'all'):.0f}% right")
 # A coin. If that were your ablation, you'd write: "1-D positions don't help, compared with
 # none." No error, no warning.
 #
-# The reason is in [equation (1)](04_vit.ipynb). A token is a patch's numbers *plus* its position. How large
-# are the two?
+# The reason is in [equation (1)](04_vit.ipynb). A token is a patch's numbers *plus* its
+# position. How large are the two?
 
 # %%
 images, _ = puzzles(100, "all", seed=1)
@@ -351,9 +351,9 @@ assert max(small) < 60 and min(large) > 97
 print("checked: 0.02 is too small for five hundred steps, and 0.5 isn't")
 
 # %% [markdown]
-# At 0.02 the position is a whisper beside the patch, more than ten times weaker. At 0.5 it's the
-# louder of the two. A whisper can get louder, but first somebody has to hear it. Here are all three learned tables, trained on the
-# whole picture:
+# At 0.02 the position is a whisper beside the patch, more than ten times weaker. At 0.5 it's
+# the louder of the two. A whisper can get louder, but first somebody has to hear it. Here are
+# all three learned tables, trained on the whole picture:
 
 # %% tags=["hide-input"]
 groups = {}
@@ -369,10 +369,9 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 # %% [markdown]
 # With four times as many steps, the 2-D table always gets there, and the 1-D table in two runs
 # of three. (The relative one hears more from the start, perhaps because its vectors aren't
-# added to the patch but multiplied with the query.) The paper's networks train for many thousands
-# of steps. In a short ablation you're comparing how *fast* parts learn as much as how good
-# they end up. Before you believe "part X doesn't
-# help", ask whether X ever had a chance.
+# added to the patch but multiplied with the query.) The paper's networks train for many
+# thousands of steps. In a short ablation you're comparing how *fast* parts learn as much as how
+# good they end up. Before you believe "part X doesn't help", ask whether X ever had a chance.
 #
 # ## Does it matter for photographs?
 #
@@ -409,8 +408,8 @@ figures.show(*ablations.runs(rows, "right (%)"))
 # rate](#Who-reads-the-answer?).)
 #
 # Why aren't positions worth more? Perhaps because a frog is green wherever it sits: a
-# photograph's patches tell a lot in any order. And here nothing was left out of training. The kinds only
-# came apart in places they'd never seen, and Table 8 tests none. (The paper's axial
+# photograph's patches tell a lot in any order. And here nothing was left out of training. The
+# kinds only came apart in places they'd never seen, and Table 8 tests none. (The paper's axial
 # attention, [rows first and then columns](#Rows,-then-columns), is in the second reading.)
 #
 # ## Six networks, one question
@@ -483,9 +482,9 @@ figures.show(*ablations.by_rows(maps))
 # ## Exercises
 #
 # ✎ Write `table_2d` and `relative_bias` again from memory, and `axial` after its [second
-# reading](#Rows,-then-columns). After `from vitedu import
-# check`, `check.table_2d(table_2d)`, `check.relative_bias(relative_bias)` and
-# `check.axial(axial)` tell you whether they're right, or what's likely to be wrong.
+# reading](#Rows,-then-columns). After `from vitedu import check`, `check.table_2d(table_2d)`,
+# `check.relative_bias(relative_bias)` and `check.axial(axial)` tell you whether they're right,
+# or what's likely to be wrong.
 #
 # **1.** ★ The 2-D table for a grid of 14 × 14 patches and $D = 768$: how many numbers has it,
 # without the class token's row? And the 1-D table?
@@ -557,8 +556,8 @@ print(f"by the offset alone: {100 * best:.0f}%")
 #
 # One more ablation changes what attention runs over. All pairs of patches get expensive when
 # there are many. *Axial* attention first lets each patch look along its own row only, then
-# along its own column. After both, information can get from any patch to any other: along the row to the target's column, then up
-# or down.
+# along its own column. After both, information can get from any patch to any other: along the
+# row to the target's column, then up or down.
 #
 # The nice thing is that you need nothing new. A block from [chapter 3](03_encoder.ipynb)
 # doesn't know how its tokens are arranged. Give it every row as if it were a picture of its
@@ -592,10 +591,10 @@ print("checked: the package's axial block")
 #
 # But an axial block has *two* MLPs, one after the rows and one after the columns, so it has
 # twice the weights. The paper's Figure 13 finds that axial ViTs do better than ViT-B, at more
-# compute. Is that the axes, or is it just a network that's twice as deep? The paper can't say, because
-# a standard ViT of that depth isn't in the figure. So we add one. Three small networks learn
-# the photographs in the same way as above, without a class token. (*Axial, 2 blocks* has two
-# pairs, each with its rows and its columns.)
+# compute. Is that the axes, or is it just a network that's twice as deep? The paper can't say,
+# because a standard ViT of that depth isn't in the figure. So we add one. Three small networks
+# learn the photographs in the same way as above, without a class token. (*Axial, 2 blocks* has
+# two pairs, each with its rows and its columns.)
 
 # %% tags=["hide-input"]
 axes = results.read("ablations-axes")["metrics"]
@@ -615,11 +614,11 @@ figures.show(*ablations.costs(rivals))
 # Without the control, you'd have said "twice the weights". With it, our best guess is built-in
 # knowledge, as with X and Y: this network knows from the start what a row is.
 #
-# And the price? Look at the right panel. Compared with four standard blocks, the axial ones need
-# 28% fewer multiply-adds, and a little *more* time. (We haven't measured why.) And don't expect
-# to save as much in a wider network: at 32 wide, comparing pairs is a large part of the work. The paper met a similar surprise with
-# an axial ResNet, which looked cheap and was very slow. Multiply-adds are a promise. Always
-# measure.
+# And the price? Look at the right panel. Compared with four standard blocks, the axial ones
+# need 28% fewer multiply-adds, and a little *more* time. (We haven't measured why.) And don't
+# expect to save as much in a wider network: at 32 wide, comparing pairs is a large part of the
+# work. The paper met a similar surprise with an axial ResNet, which looked cheap and was very
+# slow. Multiply-adds are a promise. Always measure.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 axial_cost, deep_cost = (
@@ -633,8 +632,9 @@ print("checked: fewer multiply-adds, and more time")
 # ### Who reads the answer?
 #
 # The head can do without the class token, and read the mean of the patches. The authors' first
-# try of that failed, and only the learning rate was to blame: in their Figure 9 both are equally
-# good, each at its own rate. So we compare them at six rates, on the same photographs in patches of eight pixels:
+# try of that failed, and only the learning rate was to blame: in their Figure 9 both are
+# equally good, each at its own rate. So we compare them at six rates, on the same photographs
+# in patches of eight pixels:
 
 # %% tags=["hide-input"]
 pools = results.read("ablations-pools")["metrics"]
@@ -722,11 +722,12 @@ for name in ("standard, 2 blocks", "standard, 4 blocks"):
 #
 # <details><summary>Solution 3</summary>
 #
-# Turn the picture by a quarter, and it's the same task. The 1-D table fails on the right
-# half, since its vectors there were never learned; 2-D, sin-cos and RoPE know rows from
-# columns and don't mind; and *none* is at a coin everywhere. With relative offsets it's a little different: rows are six apart in
-# reading order, so an offset says much more about above and below than about left and right.
-# It could be right on both halves. Try it: turn the images with `images.mT`.
+# Turn the picture by a quarter, and it's the same task. The 1-D table fails on the right half,
+# since its vectors there were never learned; 2-D, sin-cos and RoPE know rows from columns and
+# don't mind; and *none* is at a coin everywhere. With relative offsets it's a little different:
+# rows are six apart in reading order, so an offset says much more about above and below than
+# about left and right. It could be right on both halves. Try it: turn the images with
+# `images.mT`.
 #
 # </details>
 #
@@ -766,8 +767,8 @@ assert torch.allclose(found[0, 1, 3, 32], want, atol=1e-5)
 # <details><summary>Solution 6</summary>
 #
 # At least three networks: axial; standard with as many blocks; standard with as much compute
-# (twice the blocks). Choose each one's rate from a grid on held-out pictures, with the best one inside of
-# the grid. Then spend the rest on seeds of the three chosen ones, five or more, and report
-# the differences with their pooled errors, over multiply-adds *and* over measured time.
+# (twice the blocks). Choose each one's rate from a grid on held-out pictures, with the best one
+# inside of the grid. Then spend the rest on seeds of the three chosen ones, five or more, and
+# report the differences with their pooled errors, over multiply-adds *and* over measured time.
 #
 # </details>

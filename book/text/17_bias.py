@@ -269,9 +269,9 @@ print(
 
 # %% [markdown]
 # Seven times in ten, with this simple rule. (A cleverer one may get more.) Twice the same glyph
-# is twice the same number, and that's even. Of the other pairs, two in five are odd, and counting gives them away. Many data sets hide
-# such a *shortcut*, and networks like to find it ([Geirhos et al.
-# 2020](https://arxiv.org/abs/2004.07780)). Ours [don't take this
+# is twice the same number, and that's even. Of the other pairs, two in five are odd, and
+# counting gives them away. Many data sets hide such a *shortcut*, and networks like to find it
+# ([Geirhos et al. 2020](https://arxiv.org/abs/2004.07780)). Ours [don't take this
 # one](#Does-it-take-the-shortcut?).
 #
 # ## Comparing is enough
@@ -443,9 +443,8 @@ figures.show(*bias.two_by_two(record))
 # ## What the paper measured
 #
 # The paper asks its question about data twice. ([Figure 4](#The-paper's-Figure-4) is in the
-# second reading.) Its Figure 3 pretrains on three sets and
-# fine-tunes on ImageNet. The numbers are in Table 5 (B is the base model and L the large one,
-# with patches of 16 or 32 pixels):
+# second reading.) Its Figure 3 pretrains on three sets and fine-tunes on ImageNet. The numbers
+# are in Table 5 (B is the base model and L the large one, with patches of 16 or 32 pixels):
 
 # %% tags=["hide-input"]
 sizes = results.read("scaling-sizes")["metrics"]
@@ -459,8 +458,8 @@ figures.show(*bias.pretrained(table_5))
 # %% [markdown]
 # With 1.3 million photographs the larger network is the worse one. With 303 million it's ahead
 # by three to four points, while B/16 has stopped gaining, and B/32 has even lost a little. A
-# larger network doesn't simply
-# need more data to be *good*. It needs more before it pays to be large.
+# larger network doesn't simply need more data to be *good*. It needs more before it pays to be
+# large.
 #
 # ## A cat in 196 pieces
 #
@@ -594,7 +593,8 @@ compared(
 # 5. You shuffle the patches of all pictures in one fixed order. What does that change for a
 #    new ViT, and what for a trained one?
 #
-# Photographs have a price, and so does every hour of computing. **If you can buy only so much, what do you spend it on?** That's chapter 18.
+# Photographs have a price, and so does every hour of computing. **If you can buy only so much,
+# what do you spend it on?** That's chapter 18.
 #
 # ## Exercises
 #
@@ -649,9 +649,9 @@ for network in NAMES:
 #
 # ### What the ResNet sees
 #
-# How many pixels does one place of the map depend on? A kernel of $k$ looks at $k - 1$ neighbours. If earlier layers have moved in steps of
-# $s$ pixels in all, those neighbours are $s$ pixels apart. So each layer adds $(k - 1) \, s$
-# to what a place can see:
+# How many pixels does one place of the map depend on? A kernel of $k$ looks at $k - 1$
+# neighbours. If earlier layers have moved in steps of $s$ pixels in all, those neighbours are
+# $s$ pixels apart. So each layer adds $(k - 1) \, s$ to what a place can see:
 
 
 # %%

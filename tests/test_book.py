@@ -178,10 +178,9 @@ def test_a_chapter_draws_with_its_own_module_and_what_all_share(text):
         and node.module.startswith("vitedu.figures")
         for alias in node.names
     }
-    shared = {"vitedu.figures.photos"}
-    if own == "transfer":  # photographs under the names they were given
-        shared.add("vitedu.figures.chapters.few_shot")
-    assert drawn_with - shared == {f"vitedu.figures.chapters.{own}"}
+    assert drawn_with - {"vitedu.figures.photos"} == {
+        f"vitedu.figures.chapters.{own}"
+    }
 
 
 @named(CHAPTERS)

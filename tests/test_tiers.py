@@ -44,14 +44,12 @@ BLOCK_STEPS = {
     "07": (9 * 2 * 313 + 3 * 200 + 1_000) * 2,
     # the runs at the top, the omissions with three seeds, and the undisturbed
     "08": (240 + 3 * (3 * 60 + 6 * 60) + 120) * 2,
-    # sixty photographs twice, in Python and by the command; all of TrashNet
-    "11": (60 + 60 + 5 * 56) * 12,
     # eight networks, a convolution's block counted like an encoder's, and one;
     # two shallow and two deep ones for three epochs
     "14": 8 * 5_000 * 4 + 1_875 * 4 + 939 * 2 * (2 + 17),
 }
 # of the CPU's part: a chapter's own minutes without its training
-REST = {"05": 1, "06": 2, "07": 1.5, "08": 2, "11": 2, "14": 1}
+REST = {"05": 1, "06": 2, "07": 1.5, "08": 2, "14": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +79,7 @@ def choosing(path):
 
 
 def test_the_chapters_that_ask_for_a_gpu():
-    assert [*CHAPTERS] == ["05", "06", "07", "08", "11", "14"]
+    assert [*CHAPTERS] == ["05", "06", "07", "08", "14"]
 
 
 @pytest.mark.parametrize("number", CHAPTERS)

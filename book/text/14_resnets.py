@@ -396,7 +396,7 @@ def adopt(mine, theirs):
     """`mine` with the weights of another network, in their order."""
     pairs = zip(mine.parameters(), theirs.parameters(), strict=True)
     for here, there in pairs:
-        here.data = there.data.reshape(here.shape)
+        here.copy_(there.reshape(here.shape))
     return mine
 
 

@@ -22,6 +22,7 @@ from vitedu.data import (
     normalise,
     read_image,
 )
+from vitedu.data.open import holds_pictures
 from vitedu.errors import UserError
 
 SPEC = PreprocessSpec(image_size=(6, 8))
@@ -309,6 +310,11 @@ class Endless(IterableDataset):
 
 
 FLOATS = np.zeros((5, 3, 6, 8), np.float32)
+
+
+def test_an_empty_folder_holds_no_pictures(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert holds_pictures(folder) and not holds_pictures(tmp_path / "empty")
 
 
 def test_a_folder_with_parts_asks_for_one(folder):

@@ -111,7 +111,7 @@ for where in ("upper", "lower"):
 # swap it for another, leave everything else as it is, train again, and see what's lost. The
 # ViT paper's appendix has several. We'll take some of them to a laptop's scale, and add what the
 # paper leaves out: how much of a difference is luck. (Anything slower than a few seconds was
-# run beforehand, and is loaded from a file.)
+# run beforehand, and is loaded from a file.) In the drawing, the parts we'll swap are lit.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("positions", "attention"))
@@ -299,9 +299,9 @@ print(f"after: lower half {test(model, 'lower'):.0f}% right")
 #
 # ## Positions with nothing to learn
 #
-# The two at the bottom of the figure have nothing to learn about positions. *Sin-cos* is a fixed table: waves
-# of several lengths across the columns, and the same waves down the rows ([chapter
-# 6](06_recipe.ipynb) used it). *RoPE* turns queries and keys by angles that grow with column
+# The two at the bottom of the figure have nothing to learn about positions. *Sin-cos* is a
+# fixed table: waves of several lengths across the columns, and the same waves down the rows
+# ([chapter 6](06_recipe.ipynb) used it). *RoPE* turns queries and keys by angles that grow with column
 # and row, so that a score depends on how far apart they are, in both directions separately
 # ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)). The class token isn't turned. Both
 # treat a column the same in every row, and both know the lower half without having seen it.

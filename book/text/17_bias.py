@@ -357,8 +357,8 @@ print(f"one head{'':29} new glyphs {share(others):>11.1%}")
 # learns about a glyph in one place helps in all others. To compare two glyphs, though, it needs
 # a kernel that looks at both. One that compares with the neighbour on the right is no use
 # for the neighbour below, or for the one two cells away, so each distance has to be learned by
-# itself. Attention uses the same weights for all *pairs* of places. (That's our
-# explanation of the table above. We haven't tested it.)
+# itself. Attention uses the same weights for all *pairs* of places. (That's our explanation of
+# the table above. We haven't tested it.)
 #
 # And it can't leave the comparison to the end. Suppose two glyphs A and B never meet before
 # the map is averaged. A linear head follows, so each adds its own share to the score, say $s_A$
@@ -547,9 +547,9 @@ for name in ("cat", "coffee", "hopper"):
 figures.show(*bias.jumbled(jumbled))
 
 # %% [markdown]
-# Attention by itself has no idea of neighbours. A ViT learns where things are only through its
-# 196 rows, and whatever its weights make of them. So you can shuffle as you like, if you shuffle
-# the table along. And to a ViT that's *new*, with a table of random rows, no order is more
+# Attention by itself has no idea of neighbours. A ViT knows where its patches are only from the
+# 196 rows, and whatever its weights make of them. So you can shuffle the patches as you like, if
+# you shuffle the table along. And to a ViT that's *new*, with a table of random rows, no order is more
 # natural than another. (We've only reasoned this, and trained no ViT in pieces.)
 #
 # For a new ResNet, it matters. We've trained our small one for 200 steps on 2,500 digits, as

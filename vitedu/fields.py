@@ -1,6 +1,6 @@
 """The fields of a frozen dataclass: checked, and written as JSON and read back.
 
-What a field may be is its type, and a range is part of the type:
+What a field may be is its type, and a range is part of the type::
 
     @dataclass(frozen=True)
     class Mixing(Checked):

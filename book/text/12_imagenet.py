@@ -114,9 +114,9 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 
 # %% [markdown] tags=["predict"]
 # (We drew these on a laptop, with a small ViT and sixty photographs of waste in six
-# classes: forty steps of eight photographs, at a rate of 0.01.) The dashed line is the loss
-# of knowing nothing, which for six classes is $\ln 6 \approx 1.79$. In three of the four
-# runs something is wrong, and there was no error message.
+# classes: forty steps of eight photographs, at a rate of 0.01.) The dashed line is the
+# loss of knowing nothing, which for six classes is $\ln 6 \approx 1.79$. In three of the
+# four runs something is wrong, and there was no error message.
 #
 # **Two of the three give themselves away. Which two?**
 #
@@ -130,8 +130,10 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # know nothing. D gets the labels of other photographs, so after forty steps it still knows
 # nothing.
 #
-# You can't tell B from C by the losses. Yet only C is healthy. What gives B away is its
-# batches. Here are the labels of the first one in each run:
+# B and C end alike, and yet only C is healthy. B climbs to about 2.2 twice before it
+# settles. But would you have stopped a run for that, without C beside it? What gives B
+# away is its batches. Here are the labels of the first one in each run. (`in_order` and
+# `shuffled`, from a folded cell, read the same photographs, the second in random order.)
 
 # %%
 for name, source in {"B": in_order, "C": shuffled}.items():
@@ -141,10 +143,11 @@ for name, source in {"B": in_order, "C": shuffled}.items():
 # %% [markdown]
 # B gets its photographs sorted by class. On a laptop such a mistake costs a minute. On
 # ImageNet it costs the weekend. **How do you plan a run that you can't afford to repeat,
-# and how do you see in its first minute whether it's worth finishing?**
+# and how do you see early whether it's worth finishing?**
 #
-# (We haven't run all of ImageNet ourselves. This chapter measures what it can, computes the
-# rest, and says which is which.)
+# (We haven't run all of ImageNet ourselves. This chapter measures what it can, computes
+# the rest, and says which is which. The shapes of these curves are what to learn from
+# them, and not the step numbers: a real run warms up for 500 steps.)
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("head"))
@@ -153,15 +156,15 @@ figures.show(*figures.network("head"))
 # ## 1.28 million photographs
 #
 # ImageNet ([Russakovsky et al. 2015](https://arxiv.org/abs/1409.0575)) has 1,281,167
-# photographs to learn from, in a thousand classes, and 50,000 to test on. The training part
-# is one tar file of 148 GB, which [you get](#Where-ImageNet-hides) for research and
-# teaching, if you register. Looking at each photograph for a second would take you two
-# weeks, day and night.
+# photographs to learn from, in a thousand classes, and 50,000 to test on. The training
+# part is one tar file of 148 GB, which [you get](#Where-ImageNet-hides) for research and
+# teaching, if you register. Looking at each for a second would take you two weeks, day
+# and night.
 
 # %% [markdown] tags=["predict"]
-# Unpack that file, and you have more than a million small ones. In each epoch you want them
-# in another random order. A hard disk needs about 10 milliseconds to move its head to the next
-# file. **How many hours does it spend on nothing but that, in one epoch?**
+# Unpack that file, and you have more than a million small ones. In each epoch you want
+# them in another random order. A hard disk needs about 10 milliseconds to move its head
+# to the next file. **How many hours does it spend on nothing but that, in one epoch?**
 
 # %%
 photographs = 1_281_167
@@ -169,9 +172,10 @@ print(f"{photographs * 0.010 / 3600:.1f} hours looking for files")
 print(f"{148e9 / 150e6 / 3600:.1f} hours for one long file at 150 MB/s")
 
 # %% [markdown]
-# That's why nobody trains from a million files. `vitedu prepare` reads the folder once, in
-# the class folders you have, and packs a thousand photographs at a time into one long file,
-# a *shard*. Let's pack the 120 photographs of waste that are in the package:
+# So nobody trains from a million files on such a disk. (150 MB/s is what it reads in one
+# go. An SSD has no head to move, and minds much less.) `vitedu prepare` reads the folder
+# once, in the class folders you have, and packs a thousand photographs at a time into one
+# long file, a *shard*. Let's pack the 120 photographs of waste that are in the package:
 
 # %% tags=["hide-input"]
 shutil.copytree(folder_of("trashnet-small"), here / "waste")
@@ -211,10 +215,10 @@ print(f"{packing['hardware']}, {packing['date']}")
 print(packing["command"])
 
 # %% [markdown]
-# (The thousand in that record have less than half the bytes of the originals, so yours will
-# take longer.) `short_side=448` shrinks what is larger, because we'll train on 384 pixels.
-# And `prepare` *mixes the classes*: a tar file made folder by folder, read from front to
-# back, would give you curve B.
+# (The thousand in that record have less than half the bytes of the originals, so yours
+# will take longer.) `short_side=448` shrinks what is larger, because we'll train on 384
+# pixels. And `prepare` *mixes the classes*. If you packed folder by folder and read from
+# front to back, you'd be making B's mistake.
 #
 # ## Whose weights, which rate
 #
@@ -226,12 +230,12 @@ print(packing["command"])
 # |---|---|
 # | the paper's own ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929), Table 5) | 83.97% |
 # | *AugReg*'s, a year later ([Steiner et al. 2022](https://arxiv.org/abs/2106.10270), Table 3) | 85.49% |
-# | AugReg's, as timm has picked them | 86.01% |
+# | AugReg's, the file that timm offers ([its own list](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)) | 86.0% |
 #
-# AugReg is the same network, trained for 300 epochs instead of 90, on pictures that are
-# changed more (RandAugment and mixup, [chapter 6](06_recipe.ipynb)). Its authors trained
-# thousands of networks, and timm picked another one than their table did. So when somebody
-# reports a "ViT-B/16", ask which one. Our recipe says it:
+# AugReg is the same network, trained for longer, on pictures that are changed more
+# ([chapter 6](06_recipe.ipynb)). Its authors trained thousands of networks, and timm, the
+# library from [chapter 4](04_vit.ipynb), offers a different one from the one in their
+# table. So if you read "ViT-B/16", ask which one. Our recipe says it:
 
 # %%
 config = recipe("imagenet-b16-384", "gpu")
@@ -241,17 +245,18 @@ print(f"{config.steps * config.batch_size / photographs:.1f} epochs")
 
 # %% [markdown]
 # Steps and batch are from the paper's Table 4, and the step is the one you wrote in
-# [chapter 11](11_transfer.ipynb): momentum, clipping at 1, a cosine, no weight decay. Only
-# the rate is left open. The table lists four: 0.003, 0.01, 0.03 and 0.06. The authors hold
+# [chapter 11](11_transfer.ipynb): momentum, clipping at 1, a cosine, no weight decay.
+# Only the rate is left open. The table lists four, from 0.003 to 0.06. The authors hold
 # out 1% of the training photographs, try all four, keep the best, and train again on
-# everything. **So plan for five runs,** or trust AugReg, whose choice for this network is
-# 0.03.
+# everything. **So plan for five runs.** If you can afford only one: our recipe says 0.03,
+# which is a guess, and the file that timm offers has 0.01 in its name.
 #
 # ## Will it fit?
 #
 # The forward pass keeps what the backward pass will need. How much is that? Follow one
-# token, 768 numbers wide, through one block. With *autocast* ([chapter 7](07_speed.ipynb)),
-# what goes through a matrix has 2 bytes per number, and what goes into a norm has 4:
+# token, 768 numbers wide, through one block. With *autocast* ([chapter
+# 7](07_speed.ipynb)), numbers that enter a matrix product are kept in 2 bytes each, as
+# `bfloat16`, and numbers that enter a norm in 4:
 
 # %% tags=["hide-input"]
 figures.show(*imagenet.kept())
@@ -279,9 +284,9 @@ scores = 2 * 577 * 577 * 12 * 12
 print(f"attention's scores would be {scores / 1e6:.0f} MB more")
 
 # %% [markdown]
-# (The scores, one for each pair of tokens in every head and block, aren't among the 36
-# bytes, because chapter 7's fused kernel never stores them.) Does the pencil agree with
-# what a card measured?
+# (The scores, one for each pair of tokens in each of 12 heads and 12 blocks, aren't among
+# the 36 bytes: chapter 7's *fused kernel* computes them piece by piece and throws them
+# away.) Does the pencil agree with what a card measured?
 
 # %% tags=["nbval-check-output", "hide-cell"]
 b16 = vitedu.vit_config("ViT-B/16", image_size=384)
@@ -318,18 +323,18 @@ print(f"{steps['hardware']}, {steps['date']}")
 print(steps["command"])
 
 # %% [markdown]
-# Where we measured, the arithmetic is good to a few percent. At 384 pixels we've only
-# computed, and the paper's whole batch is too much for that card. It needn't fit: take
-# `micro_batch_size=64`, add up the gradients of eight such slices, and step once ([chapter
-# 8](08_scale.ipynb)). The result is the same.
+# Where we measured, the arithmetic is good to a few percent. The paper's batch is too
+# much for that card, but it needn't fit. Cut it into slices (*micro-batches*), add up
+# their gradients, and step once ([chapter 8](08_scale.ipynb)). The result is the same. On
+# a card of 16 GB we'll take slices of 32, because other things want memory, too.
 #
 # ## How many hours?
 #
-# On the same H100, at 224 pixels, this network reached 27% of what the card's data sheet
-# promises, and 35% when compiled. *From here on it's prediction:* we assume that every card
-# reaches the same two shares, and that a photograph of 384 pixels takes three times the
-# work, which you can count. The last column says how many cores it takes to prepare the
-# photographs in time (measured on the sample, as above).
+# The same record has the network's speed at 224 pixels. It's about a quarter of what the
+# data sheet promises, and a third when compiled. *From here on it's prediction:* we
+# assume the same two shares for every card. A 384-pixel photograph takes about three
+# times the work: 577 tokens instead of 197. The last column says how many cores must read
+# photographs and cut out pieces (timed with the packing above) to keep up.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 work = budget.training_flops(b16)
@@ -352,19 +357,18 @@ for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
 
 
 # %% [markdown]
-# With eight H100 it's over in half an hour, if eight of them are eight times as fast as
-# one, and if somebody feeds them. Look at the last column! A core takes several
-# milliseconds to unpack a photograph, cut out a piece and resize it ([other
-# loaders](#Faster-than-pillow) aren't faster). So in a machine with sixteen cores, eight
-# such cards would wait most of the time, and you'd pay for the waiting. A T4 is happy with
-# half a core, but it needs two days.
+# With eight H100 it's over in half an hour, if somebody feeds them. Look at the last
+# column! In a machine with sixteen cores, eight such cards would wait most of the time,
+# and you'd pay for the waiting. ([Other loaders](#Faster-than-pillow) aren't faster.) A
+# T4 is happy with half a core, but it needs two days, and about ten for all five runs.
 #
 # ## The first forty steps
 #
-# Back to Friday evening. Let's provoke more disasters, on purpose and on a laptop.
-# `first_steps` (in a folded cell) fine-tunes ViT-Ti/16 for forty steps, as chapter 11 does,
-# and returns the losses; `batches` yields photographs and labels. Three mistakes that
-# people make:
+# Back to Friday evening. Let's provoke more disasters, on purpose and on a laptop. Three
+# functions are in folded cells. `new_model` loads ViT-Ti/16 with a new head, `batches`
+# yields photographs and labels, and `first_steps` fine-tunes for forty steps, as chapter
+# 11 does, and returns the losses. It clips gradients at a length of `most`. Three
+# mistakes that people make:
 #
 # * a zero gets lost in the rate, and nobody clips the gradient;
 # * four processes should each take their own quarter of the batch, but all four take the
@@ -408,9 +412,11 @@ for name, losses in curves.items():
 print("checked: first losses are ln 6, but for the random head")
 
 # %% [markdown] tags=["predict"]
-# The rate gives itself away. The other two fall more slowly than C, and one of them shakes
-# more, but you only see that because C is printed beside them. On Friday evening you have
-# one curve. With the wrong colours it falls, and nothing says that it could be lower.
+# The first run explodes. (We changed the rate and the clipping, so you can't tell which
+# of them did it.) The second shakes wildly, because a quarter of our batch is two
+# photographs; in a real run it would shake far less. The third just falls, and nothing
+# says that it could be lower. You only see it because C is printed beside it, and on
+# Friday evening you have one curve.
 #
 # **What would have told you, before the run, that the colours are wrong?**
 #
@@ -419,9 +425,10 @@ print("checked: first losses are ln 6, but for the random head")
 # * somebody's finished weights, put through the same code
 
 # %% [markdown]
-# Finished weights. With a head of zeros, the first loss is $\ln 6$ whatever the picture is,
-# and then the network learns to live with the wrong colours. A network that has finished
-# learning can't do that. Here's the test at a small size, with ViT-Ti/16 and a thousand
+# Finished weights. With a head of zeros, the first loss is $\ln 6$ whatever the picture
+# is. The gradient has a length, but you wouldn't know what it should be. And then the
+# network learns to live with the wrong colours. A network that has finished learning
+# can't do that. Here's the test at a small size, with ViT-Ti/16 and a thousand
 # photographs ([chapter 9](09_weights.ipynb)):
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -433,9 +440,10 @@ print(f"{finished['hardware']}, {finished['date']}")
 print(finished["command"])
 
 # %% [markdown]
-# So before your run, take weights with a published accuracy, such as timm's ViT-B/16 for
-# ImageNet, and measure them on ImageNet's test photographs *by the very code that will feed
-# your run*. If you don't get the published number, don't start.
+# (Compare these only with each other: the network may have been trained on some of the
+# thousand.) So before your run, take weights with a published accuracy, such as timm's
+# ViT-B/16 for ImageNet, and measure them on ImageNet's test photographs *by the very code
+# that will feed your run*. If you don't get the published number, don't start.
 #
 # Here's the list to keep beside the keyboard. $K$ is the number of classes; for ImageNet,
 # $\ln K \approx 6.91$.
@@ -445,17 +453,18 @@ print(finished["command"])
 # | random head | a first loss above $\ln K$ | first loss equals $\ln K$ |
 # | optimizer made before the head | $\ln K$, to the last digit, for ever | has the loss moved by step 20? |
 # | labels of other photographs | about $\ln K$; later it learns them by heart | look at twenty photographs with their labels |
-# | sorted by class | little here; on ImageNet, where a class lasts three steps, a saw | count the classes in a batch |
-# | rate too high | a jump above $\ln K$ within ten steps | clip, warm up, print the gradient's length |
-# | same photographs in every process | more noise, if you know how much is normal | count the different photographs of a batch |
+# | sorted by class | hardly anything here. On ImageNet, where each class fills about three batches in a row, the curve looks like a saw. | count the classes in a batch |
+# | rate too high | a jump above $\ln K$ while the rate warms up | clip, warm up, print the gradient's length |
+# | same photographs in every process | more noise than usual, which you'd only notice if you knew the usual | count the different photographs of a batch |
 # | colours in another range | a slower fall, if you know the right one | finished weights get their published accuracy |
 #
 # ## Which number will you report?
 #
-# Say your run ends at 85%. Of what? ImageNet has one label per photograph, even if the
-# photograph shows two things. Here are the five photographs of this book. Next to each is
-# the label that somebody in a hurry might have clicked, and below, all the classes that are
-# right. (We made up both, for illustration.)
+# One more decision, better made before you see the result. Say your run ends at 85%. Of
+# what? ImageNet has one label per photograph, even if the photograph shows two things.
+# Take the five photographs of this book. For each, here's the label that somebody in a
+# hurry might have clicked, the answer of ViT-Ti/16, and all the classes that are right.
+# (The answers are real. The labels and the right classes we made up, for illustration.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 model = vitedu.load("ViT-Ti/16")
@@ -516,8 +525,8 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 # %% [markdown]
 # Three of four, by the same answers. Other tests are stricter. ImageNet-V2 ([Recht et al.
 # 2019](https://arxiv.org/abs/1902.10811)) has new photographs, collected as much like the
-# old ones as its authors could, and still every network that they tried does worse on them.
-# ObjectNet ([Barbu et al.
+# old ones as its authors could, and still every network that they tried does worse on
+# them. ObjectNet ([Barbu et al.
 # 2019](https://papers.nips.cc/paper/9142-objectnet-a-large-scale-bias-controlled-dataset-for-pushing-the-limits-of-object-recognition-models))
 # shows things turned at random, in front of random backgrounds. One network, many
 # accuracies:
@@ -527,16 +536,17 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 # | ViT-S/16 ([Beyer et al. 2022](https://arxiv.org/abs/2205.01580), 300 epochs) | 80.0 | 85.4 | 68.3 | – |
 # | ViT-H/14 (the paper, Table 2 and appendix D.9) | 88.55 | 90.72 | – | 61.7 |
 #
-# (`vitedu evaluate RUN imagenet/val --real real.json` measures ReaL; the folders of V2 and
-# ObjectNet are taken as they come.) All of them ask which of a thousand words it is. Your
-# question will be another one, and [nineteen tasks, and six](#Nineteen-tasks,-and-six),
-# below, asks others.
+# (`vitedu evaluate RUN imagenet/val --real real.json` measures ReaL; the folders of V2
+# and ObjectNet are taken as they come.) All these tests ask which of a thousand words
+# fits. Yours won't. For other questions, see [Nineteen tasks, and
+# six](#Nineteen-tasks,-and-six) below.
 #
 # ## Tonight
 #
 # You could start tonight. First the plan: a *dry run* opens your data, takes a few steps,
-# throws them away, and tells you what it found. (`small`, in a folded cell, puts ViT-Ti/16
-# at 64 pixels in place of the large network, a rate of 0.01, and forty steps of eight.)
+# throws them away, and tells you what it found. (`run`, in a folded cell, is `vitedu
+# train imagenet-b16-384 data=packed`. `small` puts ViT-Ti/16 at 64 pixels in place of the
+# large network, a rate of 0.01, and forty steps of eight.)
 
 # %% tags=["hide-input"]
 run = "vitedu train imagenet-b16-384 data=packed "
@@ -562,8 +572,9 @@ panels = {"C, healthy": curves["healthy"], "tonight": losses}
 figures.show(*imagenet.losses(panels, math.log(6)))
 
 # %% [markdown]
-# It begins on the line, so it isn't A. It falls, so it isn't D. And it can't be B, because
-# `prepare` has mixed the classes. You may go home.
+# It begins on the line, so it isn't A. It falls, so it isn't D. And it can't be B,
+# because `prepare` has mixed the classes. The mistakes that no curve shows have their own
+# tests in the list; if you've run those, too, go home.
 #
 # This is the real thing: first the packing, then the run, on a T4 or on eight large cards.
 #
@@ -574,8 +585,10 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # ```
 #
 # If the power fails, type the same line again ([we rehearsed
-# it](#Stop-it,-move-it,-go-on)). And this is what to look at. (The two rows in the middle
-# are what we expect; we haven't seen them.)
+# it](#Stop-it,-move-it,-go-on)). And this is what to look at, and when. The rate grows
+# from 0 to its full size in the first 500 steps (*warm-up*), so step 40 tells you little.
+# By our prediction, step 100 comes after about three minutes on an A100, and a quarter
+# of an hour on a T4. (Steps 100 and 500 are what we expect; we haven't seen them.)
 #
 # | when | what you should see | if not |
 # |---|---|---|
@@ -585,13 +598,16 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # | step 500, the end of warm-up | far below $\ln 1000$ | rate, shuffling |
 # | the end | 85 to 86%, as others got from these weights | how pictures are prepared to be tested |
 #
+# That's your weekend on a page. You know what the run needs and how long it takes, you
+# know what to look at and when, and on Monday you'll know what your number means.
+#
 # ## What to take with you
 #
 # 1. ImageNet is the step you know, twenty thousand times. What's new is the planning:
 #    bytes, gigabytes and hours can all be computed before you start.
-# 2. The worst mistakes raise no error. Some show in the first forty steps, if you know what
-#    to look for. The others need a test of their own.
-# 3. One accuracy is one question. Ask ReaL, ask V2, [ask other
+# 2. The worst mistakes raise no error. Some show early in the loss, if you know what to
+#    look for. The others need a test of their own.
+# 3. One accuracy answers one question. Ask ReaL, ask V2, [ask other
 #    tasks](#Nineteen-tasks,-and-six).
 #
 # **Five questions**
@@ -659,9 +675,10 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 #
 # ### On a T4
 #
-# The free GPU of Colab is a T4. It has no bfloat16, so the recipe takes float16 there, with
-# a scaled loss ([chapter 7](07_speed.ipynb)). If memory runs out, take fewer photographs at
-# a time, and compute each block twice instead of keeping what was inside it:
+# The free GPU of Colab is a T4. It has no bfloat16, so the recipe takes float16 there,
+# with a scaled loss ([chapter 7](07_speed.ipynb)). If memory runs out even with slices of
+# 32, take 8 photographs at a time, and compute each block twice instead of keeping what
+# was inside it. (`counted`, in a folded cell, asks `vitedu.budget` for the bytes.)
 #
 # ```sh
 # vitedu train imagenet-b16-384 data=packed micro_batch_size=8 activation_checkpointing=true
@@ -818,10 +835,11 @@ six = results.read("vtab-six")
 figures.show(*imagenet.tasks(six["metrics"]))
 
 # %% [markdown]
-# MNIST, and there they do nothing for you: bare pixels get 88%, the network's features 87,
-# and by [chapter 5](05_mnist.ipynb)'s rule that's no difference. White strokes on black
-# look like nothing that the network was trained for. On photographs the features win by
-# thirty points or more, and that's what you load trained weights for.
+# MNIST, and there they do nothing for you: bare pixels get 88%, the network's features
+# 87, and that's less than twice its own error, so by [chapter 5](05_mnist.ipynb)'s rule
+# it's no difference. White strokes on black look like nothing that the network was
+# trained for. On photographs the features win by thirty points or more, and that's what
+# you load trained weights for.
 #
 # Now the drawings. "Which form?" is a question about *what*, and the features get 95%, from
 # drawings such as the network never saw. Pixels get 10%, which is guessing. "How many?" is
@@ -856,6 +874,8 @@ for group, titles in groups.items():
 # |---|---|---|---|
 # | ViT-H/14, JFT-300M | 86.7 | 87.0 | 65.0 |
 # | ViT-L/16, ImageNet-21k | 83.3 | 84.7 | 57.5 |
+#
+# (JFT-300M is Google's own collection of 300 million photographs. It isn't public.)
 #
 # ## Where this is in the paper
 #

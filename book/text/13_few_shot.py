@@ -43,12 +43,14 @@ figures.show(*few_shot.shots(shown))
 
 # %% [markdown]
 # (The photographs are by Gary Thung and Mindy Yang, from
-# [TrashNet](https://github.com/garythung/trashnet), MIT licence. ImageNet, which our small
-# ViT was trained on, has no class for any material.) You'd like a classifier. How much time
-# would you set aside for training it?
+# [TrashNet](https://github.com/garythung/trashnet), MIT licence. Our small ViT was
+# trained on ImageNet-21k and then on ImageNet's thousand classes, none of which is a
+# material.) You'd like a classifier. How much time would you set aside for training it?
 #
 # Each photograph goes through the network once. Its weights stay *frozen*: they aren't
-# trained.
+# trained. (From a folded cell: `drawn` has the row numbers of your thirty photographs,
+# and `names` the six materials. `take` picks rows, and `evaluate` is the part of `vitedu`
+# that tests.)
 
 # %%
 train = features(model, waste.train)
@@ -63,34 +65,38 @@ print(f"{right:.0f}% of {len(test.labels)} others right")
 print(f"built and tested in {took:.0f} ms")
 
 # %% [markdown]
-# Guessing gives 17%. No epochs, no learning rate, no GPU. Inside is a single formula,
-# and you'll see every line of it. **What does the network know that makes five photographs
-# enough, and when do you need the formula at all?**
+# Guessing gives 17%. No epochs, no learning rate, no GPU: a couple of seconds for the
+# thirty photographs to go through the network, and then milliseconds. Inside is a single
+# formula, and you'll see every line of it. **What does the network know that makes five
+# photographs enough, and when do you need the formula at all?**
 #
 # ## 192 numbers
 #
-# `features` gives you what the head would read, `model.forward_features(images)[:, 0]`: row 0
-# after the last norm, 192 numbers for each photograph. In [chapter 4](04_vit.ipynb) the head turned them into scores for
-# the thousand classes of ImageNet. Now we leave the head off.
+# `features` gives you what the head would read, `model.forward_features(images)[:, 0]`:
+# row 0 after the last norm, 192 numbers for each photograph. In [chapter 4](04_vit.ipynb)
+# the head turned them into scores for the thousand classes of ImageNet. Now we leave the
+# head off.
 
 # %%
 print(tuple(few.features.shape), tuple(few.labels.shape))
 
 # %% [markdown]
 # Are two glass bottles more alike than a bottle and a box? First we subtract the mean of
-# all the test photographs, because what they all share can't tell them apart. Then the map
-# shows every pair's cosine: above 0, the two differ from the average in similar ways;
-# below 0, in opposite ways.
+# all the test photographs, because what they all share can't tell them apart. (To *name*
+# photographs that would be a mistake, as you'll see. Here we only look at them.) Then the
+# map shows the cosine between the 192 numbers of every two photographs: above 0, the two
+# differ from the average in similar ways; below 0, in opposite ways.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 figures.show(*few_shot.likeness(*test, names))
 
 
 # %% [markdown]
-# Follow the diagonal. Cardboard is the brightest square, so boxes resemble each other most,
-# and paper is next. The two are bright where they meet, too: they're alike. Glass, metal
-# and plastic hardly stand out at all. But even there it's brighter on the diagonal than
-# elsewhere, and nobody has told the network a single material.
+# Follow the diagonal. Cardboard is the brightest square, so boxes resemble each other
+# most, and paper is next. The two are bright where they meet, too: they're alike. Glass,
+# metal and plastic hardly stand out at all. But even there the squares on the diagonal
+# are, on average, a little brighter than the rest, and nobody has told the network a
+# single material.
 #
 # You only have to say which photographs belong together. The simplest way: take the mean
 # of your five cardboards, the mean of your five glasses and so on, and assign a new
@@ -108,10 +114,10 @@ def nearest_mean(x, y, xt, yt):
 print(f"{nearest_mean(*few, *test):.0%}")
 
 # %% [markdown]
-# As good as the first classifier, and so simple that you could explain it to a child. So are
-# we done? A distance treats all 192 numbers alike, and some of them may say how bright the
-# picture is, or how large the thing. A *weight* for each number might do better, if we can
-# find the weights without training.
+# As good as the first classifier, and so simple that you could explain it to a child. So
+# are we done? A distance treats all 192 numbers alike, and some of them may say how
+# bright the picture is, or how large the thing. A *weight* for each number might do
+# better, if we can find the weights without training.
 #
 # ## Four photographs and a pencil
 #
@@ -133,9 +139,9 @@ print(f"{nearest_mean(*few, *test):.0%}")
 #
 # $$ \lVert X\mathbf{w} - \mathbf{y} \rVert^2 + \lambda \lVert \mathbf{w} \rVert^2 $$
 #
-# Here $\lVert\cdot\rVert^2$ is the sum of the squares, and $\lambda$ says how much
-# large weights cost. At the lowest point the derivatives with respect to all weights are zero. As a
-# column:
+# Here $\lVert\cdot\rVert^2$ is the sum of the squares, and $\lambda$ says how much large
+# weights cost. At the lowest point every derivative is zero. Written one below the other,
+# the derivatives are
 #
 # $$ 2 X^\top (X\mathbf{w} - \mathbf{y}) + 2 \lambda \mathbf{w} = 0 $$
 #
@@ -158,23 +164,25 @@ for l2 in (0.0, 4.0):
 
 # %% [markdown]
 # The formula has found out that the second number is useless. $\lambda$ has halved the
-# scores, but their signs are the same, and so are the answers.
+# scores, but no answer changes.
 #
-# Each class gets its own column of targets: 1 for its photographs, −1 for all others.
-# Put the columns side by side, call them $Y$, and you get all the weights $W$ at once.
-# That's how the ViT paper compares models where *fine-tuning*, which trains all the
-# weights, would cost too much ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)). Here's all of it:
+# Each class gets its own column of targets: 1 for its photographs, −1 for all others. Put
+# the columns side by side, call them $Y$, and you get all the weights $W$ at once. That's
+# how the ViT paper compares models where *fine-tuning*, which trains all the weights,
+# would cost too much ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)).
+# Here's all of it, with its code: `targets` is $Y$, and `inverse` is the bracket with the
+# −1.
 
 # %% tags=["hide-input"]
 figures.show(*few_shot.recipe())
 
 
 # %% [markdown]
-# Only the second box is new. Suppose one number runs from −10 to 10 and another from −0.1
-# to 0.1. Then the second needs a huge weight to be heard, and $\lambda$ makes it pay for
-# that. So from each number we subtract its mean over the few photographs, $m$, and divide
-# by its standard deviation, $s$. The authors call this *whitening* (others: standardising).
+# Only the second box is new. A number that runs from −0.1 to 0.1 needs a huge weight to
+# be heard beside one that runs from −10 to 10, and $\lambda$ makes it pay for that. So
+# from each number we subtract its mean over the few photographs, $m$ (`mean`), and divide
+# by its standard deviation, $s$ (`std`). The authors call this *whitening* (others:
+# standardising).
 #
 # Then we append one more column, with 100 in every row. Like the bias of a linear layer, it
 # raises or lowers all the scores of a class. Why 100 and not 1? With 100 a tiny weight will
@@ -208,9 +216,11 @@ class FewShotClassifier(NamedTuple):
 
 # %% [markdown]
 # Now the formula. What `solve` did above, the authors do by `eigh`. It takes a symmetric
-# matrix apart into directions (`vectors`) and a size for each (`values`). Adding
-# $\lambda I$ adds $\lambda$ to each size, and to invert the matrix, you divide by the
-# sizes and put it together again.
+# matrix apart into directions (`vectors`) and a size for each (`values`). Adding $\lambda
+# I$ adds $\lambda$ to each size. To invert the matrix, replace each size by 1 over it and
+# put the pieces back together. (So once the matrix is apart, another $\lambda$ costs next
+# to nothing. The `1e-5` is for a number that never changes, whose deviation is 0. In the
+# comment, X' is $X^\top$.)
 
 
 # %% tags=["teaches"]
@@ -245,10 +255,10 @@ for name, score in zip(names, classifier.scores(box)[0], strict=True):
 
 
 # %% [markdown]
-# All scores are near −⅔. For each material, one photograph in six has the target 1 and five
-# have −1. Their mean is −⅔, and the bias, which $\lambda$ hardly touches, gets there by
-# itself. What the 192 numbers add is small, because this $\lambda$ is large. That doesn't
-# matter: the largest score is the answer.
+# Cardboard wins, and the other five are near −⅔. Why there? For each material, one
+# photograph in six has the target 1 and five have −1. Their mean is −⅔, and the bias gets
+# there by itself. What the 192 numbers add is small, because this $\lambda$ is large.
+# That doesn't matter: the largest score is the answer.
 
 
 # %%
@@ -277,11 +287,11 @@ assert round(right, 6) == round(100 * fewshot_accuracy(*few, *test), 6)
 print("check: the formula holds, and the accuracy is the package's")
 
 # %% [markdown] tags=["predict"]
-# There's the number from the top again. So far the formula has won nothing, and it's a lot of
-# algebra. But which five photographs you have is luck, sixty test photographs are few, and
-# you may have more than five. So we took TrashNet's own parts: photographs drawn from 1,768,
-# ten times for each number, and 431 to test on. **How many of each does the formula need to be
-# clearly ahead of the nearest mean?**
+# It's the number from the top. So far the formula has won nothing, for a lot of algebra.
+# But which five photographs you have is luck, sixty test photographs are few, and you may
+# have more than five. So we took TrashNet's own parts: photographs drawn from 1,768, ten
+# times for each number, and 431 to test on. **How many of each does the formula need to
+# be clearly ahead of the nearest mean?**
 #
 # * five
 # * 25
@@ -313,18 +323,21 @@ for shots in (5, 10, 25, 50):
     print(f"{shots:2} of each: the formula is ahead in {ahead} of 10 draws")
 
 # %% [markdown]
-# With five of each it's a tie, and with ten no more than a hint. There the nearest mean is
-# the better choice, because there's nothing in it that can go wrong. With 25 the formula is
-# ahead in every draw. Beyond that the mean has stopped learning: it's already where it'll
-# stay. The weights go on, because they find out which of the 192 numbers matter.
+# With five of each it's a tie, and with ten no more than a hint. There the nearest mean
+# is the better choice, because there's nothing in it that can go wrong. With 25 the
+# formula is ahead in every draw. From fifty on, the mean has all but stopped learning.
+# The formula keeps improving; our guess is that its weights find out which of the 192
+# numbers matter. (That's waste. On [CIFAR-10](#Ten-kinds-on-32-pixels) the mean is ahead
+# with five of each, and level with 25.)
 #
 # Look at the bands, too, which hold eight draws in ten. With five of each, luck alone is
 # worth several points. The authors average three draws; do at least that.
 #
 # ## What's λ for?
 #
-# In the pencil example $\lambda$ (`l2` in the code) did nothing useful. Let's turn it down
-# from 1024 to 1, and learn from more and more photographs again.
+# In the pencil example $\lambda$ (`l2` in the code) only made the scores smaller. Why
+# should it be 1024? We've repeated the ten draws with a $\lambda$ of 1. With one or two
+# photographs of each, it makes hardly any difference.
 
 # %% [markdown] tags=["predict"]
 # **With ten of each, this classifier gets 65%. What will it get with 25?**
@@ -348,25 +361,34 @@ figures.show(*few_shot.dip(by_lambda, train.features.shape[1] + 1))
 
 
 # %% [markdown]
-# Less! It rises, collapses where photographs and columns meet, and recovers. The trap catches
-# careful people: it worked with a few photographs, so they collected more.
+# Less! It rises, falls to its lowest where there are as many photographs as columns, and
+# recovers. That's almost ten points lost by adding photographs. It's a trap for careful
+# people. They tried it on a few photographs, it worked, and so they collected more.
 #
-# Each photograph is an equation and each column a weight to find. With fewer
-# photographs than columns, many solutions hit every target, and the formula takes the
-# smallest. With far more photographs, no solution hits them all, and the quirks of single
-# photographs average out. But where the two numbers meet, only one solution is left (or
-# nearly, with a small $\lambda$). It hits every target, quirks included, and needs [enormous
+# Each photograph is an equation and each column a weight to find. With fewer photographs
+# than columns, many solutions hit every target, and the formula takes the smallest. With
+# far more photographs, no solution hits them all, and the quirks of single photographs
+# average out. But where the two numbers meet, only one solution is left (or nearly, with
+# a small $\lambda$). It hits every target, quirks included, and needs [enormous
 # weights](#The-trap-without-photographs) to do it. (This is *double descent*: the
 # mistakes fall, rise and fall again.)
 #
-# > **Remember.** A $\lambda$ that makes little difference in your first test can still save
-# > you in the second.
+# > **Remember.** A $\lambda$ that hardly matters with few photographs can save you when you
+# > have more.
 #
 # ## The wrong mean
 #
 # The next mistake raises no error either, and it's a single line: somebody whitens the
 # test photographs with *their own* mean and deviation. On the whole test set you'd
 # hardly notice. Then your users come along, each with a folder of one material.
+
+# %% [markdown] tags=["predict"]
+# **The sixty photographs in six such folders, each whitened by its own mean: how many are
+# right?**
+#
+# * 63%, as before
+# * about half
+# * less than a third
 
 
 # %% tags=["failure", "nbval-ignore-output"]
@@ -397,8 +419,9 @@ for what, parts in {"all sixty": [test], "six folders": folders}.items():
         print(f"{what:11} whitened by {whose:9} mean: {share:.0%}")
 
 # %% [markdown]
-# Over all sixty nothing is wrong. Folder by folder, more than half of the right answers are
-# gone: once you subtract the mean of all the paper, little is left that says "paper".
+# Less than a third. Over all sixty nothing is wrong, but folder by folder more than half
+# of the right answers are gone: once you subtract the mean of all the paper, little is
+# left that says "paper".
 #
 # > **Remember.** Measure means and deviations on the training photographs, and keep
 # > them with the classifier.
@@ -422,17 +445,21 @@ for shots, fine in {"10": tuned, "50": None, "all": whole}.items():
 
 
 # %% [markdown]
-# With ten of each, all four end within four points. With everything, the two linear layers
-# are well ahead of the mean, and training the network itself is nine points ahead of those.
-# (Fine-tuned: three seeds from ten of each, one from all.) So begin with means, and let the
-# number of your photographs decide how far you go.
+# With ten of each, all four end within four points. With everything, the two linear
+# layers are well ahead of the mean, and training the network itself is eight or nine
+# points ahead of those. (Fine-tuned: three seeds each.) There's a rival that needs no
+# training either: [chapter 11](11_transfer.ipynb#The-same-bottle-twice)'s nearest
+# neighbour gets 89% with everything, in part because it recognises objects that it has
+# seen. So begin with means, and let the number of your photographs decide how far you go.
 #
 # ## Your own, in seconds
 #
 # Back to your thirty photographs. One last step makes your classifier something to keep.
-# Whitening and weights are both linear, so together they're one linear layer, and that's
-# all a head is. Divide each weight by its deviation, put what's constant into the bias, and
-# you have a complete ViT for your own classes:
+# We take the formula: with five of each it's as good as the means, and it's ready for
+# more. Whitening and weights are both linear, so together they're one linear layer, and
+# that's all a head is. (The nearest mean is linear, too, and would fit just as well.)
+# Divide each weight by its deviation, put what's constant into the bias, and you have a
+# complete ViT for your own classes:
 
 
 # %%
@@ -461,10 +488,10 @@ assert torch.allclose(given, wanted, atol=1e-3)
 print("check: the new head gives the scores of the classifier")
 
 # %% [markdown]
-# From thirty files to a new ViT that knows six words, in seconds. It's right for 38 of the
-# sixty photographs that it hasn't seen. That's not enough to leave it alone with the rubbish.
-# But maybe it knows which of its answers you can trust? Let's sort the sixty by its *lead*:
-# how far the best score is ahead of the second.
+# From thirty files to a new ViT that knows six words, in seconds. It's right for 38 of
+# the sixty photographs that it hasn't seen. That's not enough to leave it alone with the
+# rubbish. But maybe it knows which of its answers you can trust? Let's sort the sixty by
+# its *lead*: how far the best score is ahead of the second.
 
 # %% [markdown] tags=["predict"]
 # 38 of 60 would be about 13 in every twenty. **Of the twenty photographs with the largest
@@ -495,10 +522,11 @@ figures.show(
 )
 
 # %% [markdown]
-# Above are the five that it's surest of, below the five that it's least sure of. (A mistake
-# is red, with the true name in brackets.) So that's how you'd use it tomorrow: let it sort
-# the first twenty by itself, and ask you about the last. Your answers are new photographs
-# for the formula, and with fifty of each it's right four times in five.
+# Above are the five that it's surest of, below the five that it's least sure of. (A
+# mistake is red, with the true name in brackets.) So that's how you'd use it tomorrow:
+# let it sort the twenty that it's surest of, if you can live with three mistakes, and ask
+# you about the last. Your answers are new photographs for the formula, and with fifty of
+# each it's right four times in five.
 #
 # Now take your own: your two cats, screws and nails, everybody's mug in the office. Make a
 # folder `mine`, and in it one for each class, with as many photographs as you have.
@@ -518,9 +546,10 @@ figures.show(
 #
 # 1. The features of a trained ViT already keep kinds of things apart, so a few photographs
 #    and their means are enough to name them.
-# 2. On waste, a weight for each number beats the mean from 25 photographs of each on.
-# 3. Without $\lambda$ more photographs can make the classifier worse: it collapses where
-#    there are as many photographs as columns.
+# 2. On waste, weighting the numbers beats the plain mean once you have 25 photographs of
+#    each.
+# 3. With too small a $\lambda$ more photographs can make the classifier worse. It's at its
+#    worst where there are as many photographs as columns.
 # 4. The lead of the best score tells you which answers to check.
 #
 # **Five questions**
@@ -528,7 +557,7 @@ figures.show(
 # 1. What does `features` return for a photograph, and where in the network is it taken?
 # 2. Why do we append a constant to the features, and why is it 100?
 # 3. Why does least squares go on learning where the nearest mean has stopped?
-# 4. With a small $\lambda$, where does accuracy collapse, and why there?
+# 4. With a small $\lambda$, where is the accuracy lowest, and why there?
 # 5. Why may you not whiten test photographs by their own mean?
 #
 # <details><summary>Answers</summary>
@@ -536,7 +565,8 @@ figures.show(
 # 1. What the head would read: 192 numbers, row 0 after the last norm.
 # 2. It's the bias, which shifts all scores of a class. With 100 its weight can be tiny, so
 #    $\lambda$ hardly touches it.
-# 3. A mean only gets more precise. Weights find out which numbers tell the classes apart.
+# 3. A mean only gets more precise. Weights can find out which numbers tell the classes
+#    apart (that's our guess).
 # 4. Where there are as many photographs as columns, because the only solution that hits all
 #    targets needs enormous weights.
 # 5. The mean may be what tells the class: if they're all paper, you subtract "paper".
@@ -634,10 +664,10 @@ for side in (128, 224):
         print(f"{'–':>13}" * (len(columns) - len(row)))
 
 # %% [markdown]
-# (A few of each: means of three draws; –: not run.) Enlarging shows the network nothing new,
-# and yet the frozen features are far better at 224 than at 128. So start with frozen features
-# at the network's own size. Then you know what training has to beat: here, fine-tuning at
-# 128 pixels makes about half as many mistakes as the linear probe at 224.
+# (A few of each: means of three draws; –: not run.) Enlarging shows the network nothing
+# new, and yet the frozen features are far better at 224 than at 128. So start with frozen
+# features at the network's own size. Then you know what training has to beat: here,
+# fine-tuning at 128 pixels makes about half as many mistakes as the linear probe at 224.
 #
 # ## Where this is in the paper
 #
@@ -657,13 +687,13 @@ for side in (128, 224):
 #
 # ## Three readings
 #
-# * [Snell et al. 2017](https://arxiv.org/abs/1703.05175) train a network so that the nearest
-#   mean works as well as possible: *prototypical networks*.
+# * [Snell et al. 2017](https://arxiv.org/abs/1703.05175) train a network so that the
+#   nearest mean works as well as possible: *prototypical networks*.
 # * [Nakkiran 2019](https://arxiv.org/abs/1912.07242) works out why more data can hurt in
 #   linear regression, in a few pages.
-# * [Kumar et al. 2022](https://arxiv.org/abs/2202.10054) warn against fine-tuning just because
-#   you can. It can distort good features, and on images of
-#   another kind than those it was tuned on, a linear probe then does better.
+# * [Kumar et al. 2022](https://arxiv.org/abs/2202.10054) warn against fine-tuning just
+#   because you can. It can distort good features, and on images of another kind than
+#   those it was tuned on, a linear probe then does better.
 #
 # ## Solutions
 #
@@ -713,9 +743,9 @@ with torch.no_grad():
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# The usual mistakes: targets of 0 and 1 instead of −1 and 1 (the answers are often the same,
-# and the scores aren't), whitening by a deviation with $n - 1$, $\lambda$ on the wrong
-# matrix, and a mean over classes instead of photographs.
+# The usual mistakes: targets of 0 and 1 instead of −1 and 1 (the answers are often the
+# same, and the scores aren't), whitening by a deviation with $n - 1$, $\lambda$ on the
+# wrong matrix, and a mean over classes instead of photographs.
 #
 # </details>
 #

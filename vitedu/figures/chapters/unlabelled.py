@@ -147,8 +147,8 @@ def targets(rows: Mapping[str, Tensor]) -> "tuple[Figure, str]":
             draw_picture(axes, picture)
     return figure, (
         f"{count} handwritten digits in {len(rows)} rows: {', '.join(rows)}. "
-        "Normalised, every patch has the same mean and contrast, and the "
-        "strokes are hard to tell from the ground."
+        "Normalised, every patch has the same mean and contrast: the ground "
+        "is grey, in blotches, and the strokes are still there."
     )
 
 

@@ -566,7 +566,8 @@ print(f"\nfine-tuned for waste, the table moved by {moved['value']:.2f}%")
 # more detail than the small input can hold, and long practice. Waste has the detail,
 # too. But fine-tuned at 224 and read at 384, it loses more than three points: nobody
 # taught the network to use it. Ants and bees have neither: their photographs are small,
-# and 40 steps are little practice. They lose about three photographs.
+# and 40 steps are little practice. They lose about three photographs, as many as the
+# waste probe gains.
 #
 # And waste with practice at 384? It costs nearly four times as much as at 224, and we
 # haven't run it. Write down your bet, and try:
@@ -597,7 +598,7 @@ print(f"\nfine-tuned for waste, the table moved by {moved['value']:.2f}%")
 # 2. A table with the right shape and the wrong places raises no error, and costs from a
 #    third to three quarters of the right answers.
 # 3. Without training, stay near the size that the network knows: 192 to 288 pixels is a
-#    tie, and 384 is worse. A larger size pays with practice *and* detail.
+#    tie, and 384 is worse. A larger size has paid with practice *and* detail.
 #
 # **Five questions**
 #

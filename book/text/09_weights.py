@@ -358,10 +358,10 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 
 # %% [markdown]
 # Your class agrees with timm to one part in ten million, and even that is only the
-# rounding of the pixels, which both programs prepare in float32. The candle doesn't get
-# through, because timm started from the photographs. If it had been given the same
-# pixels as our network, the six wrong numbers would have passed. (And if yours don't
-# agree? Here's [how to find the place](#When-the-logits-disagree).)
+# rounding of the pixels, which both programs prepare in float32. The candle is found
+# out, because timm started from the photographs. Given the same pixels as our network,
+# timm would have said candle, too. (And if yours don't agree? Here's [how to find the
+# place](#When-the-logits-disagree).)
 #
 # ### The file they published
 #
@@ -401,11 +401,11 @@ if published:
     print(same, "of 152 arrays are ours")
 
 # %% [markdown]
-# The book is built without a network, so that's all you see here. Run it, and you'll know
-# more than we do: where our weights come from was never written down, and 152 of 152
-# would prove that it's this file. (The package's tests load other files that the authors'
-# code wrote, and compare with its logits.) Your dialect should read any published ViT of
-# twelve blocks, and after [exercise 3](#Exercises) the others, too.
+# The book is built without a network, so that's all you see here. Run it, and you'll
+# know more than we do: nobody wrote down where our weights come from, and 152 of 152
+# would prove that it's this file. (The package's tests load other files that the
+# authors' code wrote, and compare with its logits.) Your dialect should read any
+# published ViT of twelve blocks, and after [exercise 3](#Exercises) the others, too.
 #
 # ## One forgotten line
 #
@@ -478,9 +478,8 @@ PICTURES = {
 # (timm has `crop=0.9`: it scales the short side to 248 pixels and cuts 224×224 out of the
 # middle. `None` cuts nothing off and squashes the whole photograph to 224×224.)
 #
-# Others are in the arrays. One takes the queries' matrix for the keys' and the keys' for
-# the queries'. The other numbers the patches from top to bottom, though the table of
-# positions goes line by line.
+# Two are in the arrays. The first exchanges queries and keys. The second numbers the
+# patches from top to bottom, though the table of positions goes line by line.
 
 
 # %%
@@ -635,10 +634,10 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
     print(f"{WORDS[key]:16}{changed:7}{gained:8}{lost:6}{both:18}{ratio:14.1f}")
 
 # %% [markdown]
-# Both gains are about one standard error, so by our rule from chapter 5 they're no
-# result. Nor is squashing: one answer in seven changes, but nearly as many become right as
-# become wrong. On a thousand photographs, accuracy sees BGR. It doesn't see how you cut
-# out the square.
+# Both gains are about one standard error, and by our rule from chapter 5, anything
+# below two is no result. Nor is squashing: one answer in seven changes, but nearly as
+# many become right as become wrong. So a thousand photographs are enough to notice BGR,
+# but not how you cut out the square.
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one, and may
 # > prefer the wrong one. First compare *logits* with another program's, and let that
@@ -716,8 +715,8 @@ for file in ("ViT-Ti/16", *targets.values()):
 # the setting, and `load` assumes what the owner's program does. (`convert` had warned us,
 # but a folded cell kept it quiet.)
 #
-# And look at torchvision's mean: it's from the six numbers at the top of the page. It's
-# the candle, announced in advance.
+# And look at torchvision's mean: it's from the six numbers at the top of the page. The
+# candle is back, unless you set the rules yourself, as the first cell does.
 #
 # In Hugging Face's form nothing is lost: the package's tests open such a folder with the
 # library `transformers` and get the same logits. So once you've trained a network on your
@@ -736,8 +735,9 @@ for file in ("ViT-Ti/16", *targets.values()):
 #    the names, stack what belongs together, and put the axes in order.
 # 2. What has no array travels beside the file or not at all: GELU, epsilon, how to
 #    prepare a photograph, and mostly the number of heads.
-# 3. A strict load checks names and shapes, and accuracy finds gross mistakes. To check
-#    the function, compare logits with a program that starts from the same photograph.
+# 3. A strict load checks names and shapes, and accuracy finds gross mistakes. To check what
+#    the network computes, compare logits with a program that starts from the same
+#    photograph.
 #
 # **Five questions**
 #

@@ -158,9 +158,9 @@ print("checked: the four are picked as the text says")
 #
 # $$ u_i = i \, \frac{n - 1}{m - 1} $$
 #
-# of the old line, where $n$ is the number of old places, and we count from zero. Each old
-# place $k$ has a share in the new value: everything if the spot is right on $k$, falling
-# in a straight line to nothing if it's a whole step away:
+# of the old line, where $n$ is the number of old places, and we count from zero. The
+# share of old place $k$ in the new value is one if the spot is right on $k$, and falls
+# in a straight line to zero a whole step away:
 #
 # $$ W_{ik} = \max(0, \; 1 - |u_i - k|) $$
 #
@@ -373,9 +373,9 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 #
 # ## How large?
 #
-# And how large should the photograph be? We've run the 1,000 at seven sizes, always with
-# the same weights and with resized positions. At each size the network gets the same
-# scene, nine tenths of the photograph from its middle.
+# We've run the 1,000 photographs at seven sizes, always with the same weights and with
+# resized positions. At each size the network gets the same scene, nine tenths of the
+# photograph from its middle.
 
 # %% [markdown] tags=["predict"]
 # At 160 pixels 751 were right. **And at 384?**
@@ -413,12 +413,12 @@ print(f"{number - steady} of {number} photographs change their first answer")
 print("between 224 and 384 pixels:", by_size["command"])
 
 # %% [markdown]
-# We looked among them for one that has the right name only from some size on, and found
-# none.
+# So one photograph proves nothing about sizes.
 #
-# ### Why the curve falls
+# ### Detail and size
 #
-# At first it looks like a paradox: more pixels, worse answers. There are two reasons.
+# At first it looks like a paradox: more pixels, worse answers. There are two likely
+# reasons.
 #
 # The first is a **lack of detail**. These JPEGs have a short side of 256, so beyond that a
 # larger input shows nothing new. Another copy of the same 1,000 photographs has a short
@@ -436,8 +436,8 @@ print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 
 # %% [markdown]
 # With more to see, the fall at 384 is half as deep. (The second column was computed in
-# bfloat16, which moves a few close answers, so compare within a column.) The other half
-# must have another cause.
+# bfloat16, which moves a few close answers, so compare within a column.) Only half, so
+# something else is at work, too.
 #
 # The second reason is the **size of things**. In training, the network saw *crops*: random
 # pieces of a photograph, enlarged to 224 pixels. So it's used to objects that fill much of
@@ -470,10 +470,10 @@ wide = vitedu.load("ViT-Ti/16", image_size=(224, 336))
 say(wide, rocket, "14×21 patches")
 
 # %% [markdown]
-# The rocket gets its best name yet. (On all 1,000, uncut, it's [a tie](#Gained-and-lost):
-# where the thing to name is in the middle, a square is enough.) But put the photographs of
-# the cat and the coffee side by side, as a folded cell does, and ask about the square in
-# the middle, then about the whole strip:
+# The rocket gets its best name yet. (On all 1,000, uncut, it's [a
+# tie](#Gained-and-lost), perhaps because the thing to name is mostly in the middle.)
+# But put the photographs of the cat and the coffee side by side, as a folded cell does,
+# and ask about the square in the middle, then about the whole strip:
 
 # %% tags=["hide-input"]
 strip = Image.new("RGB", (720, 240))
@@ -504,9 +504,8 @@ figures.show(*drawings.cuts([whole], [words]))
 # The other use is the paper's own. It resizes the table *and then trains on*: after
 # pre-training at 224 pixels, its networks are fine-tuned at 384 for most of the results.
 #
-# You'll often read that the positions are then "learned anew". Are they? Compare the table
-# that training starts from with a new one, random and small as in [chapter
-# 4](04_vit.ipynb):
+# Are the positions then learned anew? Compare the table that training starts from with
+# a new one, random and small as in [chapter 4](04_vit.ipynb):
 
 # %% tags=["nbval-ignore-output"]
 model = vitedu.load("ViT-Ti/16", image_size=384)
@@ -522,8 +521,9 @@ ask(model, "384, new")
 # like that. It begins like the line above instead, and only corrects a good guess.
 #
 # Then what does a larger size buy? Here's all that we know, with the waste of [chapter
-# 11](11_transfer.ipynb), ants and bees, and ImageNet. The last line says how far a whole
-# fine-tuning has moved the table, as a share of its length:
+# 11](11_transfer.ipynb), ants and bees, and ImageNet. A *probe* trains only a new head.
+# The last line says how far a whole fine-tuning at 224 has moved the table, as a share
+# of its length:
 
 
 # %% tags=["hide-input"]
@@ -562,11 +562,12 @@ print(f"\nfine-tuned for waste, the table moved by {moved['value']:.2f}%")
 # table](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv):
 # our network, fine-tuned on all of ImageNet once at each size.)
 #
-# On ImageNet, 384 pixels win by three points: a million photographs, most of them with more
-# detail than the small input can hold, and long practice. Waste has the detail, too. But
-# fine-tuned at 224 and read at 384, it loses more than three points: nobody taught the
-# network to use it. Ants and bees have neither, since their photographs are small, and
-# practice at 384 was 40 steps.
+# On ImageNet, 384 pixels win by three points: a million photographs, most of them with
+# more detail than the small input can hold, and long practice. Waste has the detail,
+# too. But fine-tuned at 224 and read at 384, it loses more than three points: nobody
+# taught the network to use it. Ants and bees have neither: their photographs are small,
+# and 40 steps are little practice. They lose about three photographs, as many as the
+# waste probe gains.
 #
 # And waste with practice at 384? It costs nearly four times as much as at 224, and we
 # haven't run it. Write down your bet, and try:
@@ -575,8 +576,9 @@ print(f"\nfine-tuned for waste, the table moved by {moved['value']:.2f}%")
 # vitedu train trashnet-384 precision=bf16
 # ```
 #
-# So **more resolution has paid where the photographs have more to show *and* the network
-# has practised at the new size**. With one of the two, stay near the size that it knows.
+# So **more resolution has paid where the photographs have more to show *and* the
+# network has practised at the new size**. Until you have both, stay near the size that
+# it knows.
 #
 # With photographs of your own, it's one more setting. `FOLDER` has a folder for each
 # class:
@@ -596,7 +598,7 @@ print(f"\nfine-tuned for waste, the table moved by {moved['value']:.2f}%")
 # 2. A table with the right shape and the wrong places raises no error, and costs from a
 #    third to three quarters of the right answers.
 # 3. Without training, stay near the size that the network knows: 192 to 288 pixels is a
-#    tie, and 384 is worse. A larger size pays with practice *and* detail.
+#    tie, and 384 is worse. A larger size has paid with practice *and* detail.
 #
 # **Five questions**
 #

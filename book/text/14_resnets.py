@@ -143,7 +143,8 @@ figures.show(*resnets.sheets(sample, read, APART))
 # %% [markdown]
 # Each square is a place where test digits were put (every second row and column), and
 # its colour says how many were read. The networks learned inside the white frame, and
-# the circles are the two places printed above.
+# the circles are the two places printed above. (The numbers in a map belong to its
+# first and last square.)
 #
 # The ViT knows its corner. A few pixels further on, digits are a foreign language. The
 # ResNet has never seen a digit outside the frame either, and it reads nearly the whole
@@ -165,7 +166,8 @@ figures.show(*resnets.sheets(sample, read, APART))
 # |---|---|---|---|---|---|---|
 # | result | | 0 | ? | ? | 0 | |
 #
-# In two dimensions, with $c$ for the colour, it's
+# In two dimensions, with $c$ for the colour, and $a$ and $b$ for the steps down and to
+# the right, it's
 #
 # $$ y_{ij} = \sum_c \sum_{a=-1}^{1} \sum_{b=-1}^{1} w_{cab} \; x_{c,\,i+a,\,j+b} $$
 #
@@ -275,7 +277,8 @@ figures.show(*resnets.reach(noticed))
 
 # %% [markdown]
 # The white dot is the pixel that you changed. Through convolutions, news travels one
-# pixel per layer. Attention takes it everywhere at once.
+# pixel per layer, so after five the square is 11 pixels wide. Attention takes it
+# everywhere at once.
 #
 # ### Strides
 #
@@ -305,18 +308,19 @@ for step in (1, 2):
 # four. That's why each digit was shown at 4×4 places: the moves in between have to be
 # taught ([exercise 4](#Exercises)). And strides can't be what sets our two networks apart.
 #
-# Nor is it sharing alone. A ViT has one patch embedding and one MLP for all of its
-# places, too. But each place has a position vector of its own, and far from the corner,
-# these have never met a digit. The ResNet has no positions. At its end it takes the mean
-# of all places, and forgets where something was.
+# Nor is it weight sharing alone: a ViT, too, uses one patch embedding and one MLP at
+# all of its places. But each place has a position vector of its own, and far from the
+# corner, these have never met a digit. The ResNet has no positions. At its end it takes
+# the mean of all places, and forgets where something was.
 #
 # ## A block of your own
 #
 # A ResNet is a river with branches, as a ViT is: each block adds something to the
-# stream that runs through. But looking around is expensive: with 256 channels in and out,
-# a 3×3 has $9 \cdot 256^2$ weights, more than half a million. So the branch first narrows
-# to 64 channels with a 1×1 convolution, looks around there, and widens again. This
-# *bottleneck* has an eighth of the weights.
+# stream that runs through. But in a deep network a map has many *channels*, one for
+# each kernel that made it (a photograph has three, its colours). So looking around is
+# expensive: with 256 channels in and out, a 3×3 has $9 \cdot 256^2$ weights, more than
+# half a million. So the branch first narrows to 64 channels with a 1×1 convolution,
+# looks around there, and widens again. This *bottleneck* has an eighth of the weights.
 
 # %% tags=["hide-input"]
 figures.show(*resnets.units())
@@ -416,9 +420,11 @@ print(f"far away: {accuracy(yours, at(x_test, 12, 12), y_test):.0%}")
 
 
 # %% [markdown]
-# Your ResNet reads it. With another root and more blocks, the same class is a ResNet-50.
-# We have no trained weights of one, so it gets the random ones of the package's, which
-# is tested against the authors' own code. Does it give the same logits for the cat?
+# Your ResNet reads it. With another root and more blocks, the same class is a
+# ResNet-50. We have no trained weights for it, so we give it and the package's
+# ResNet-50, which is tested against the authors' own code, the same random ones.
+# (`SamePool`, in its root, halves the map: it keeps the largest of 3×3 numbers.) Do the
+# two give the same logits for the cat?
 
 
 # %% tags=["hide-input"]
@@ -451,6 +457,8 @@ print("checked: your class is the package's ResNet-50, and the small one")
 
 
 # %% [markdown]
+# They do: you've written a ResNet-50, in two small classes.
+#
 # ## What the plus is for
 #
 # One sign is easily overlooked in `Block`. What if you leave it out?
@@ -488,17 +496,18 @@ for depth, block in product((2, 17), (Plain, Block)):
     print(f"new digits {accuracy(deep, x_test, y_test):.0%}")
 
 # %% [markdown]
-# Seventeen blocks without a plus are hardly better than guessing, even on digits that they
-# have just been shown, three times each. So it isn't overfitting: this network can't be
-# *trained*. And yet it could easily do what the shallow one does, if fifteen of its blocks
-# just passed on what they get. But a plain block has to learn even that, from behind
-# sixteen others.
+# Seventeen blocks without a plus are hardly better than guessing, even on digits that
+# they have just been shown, three times each. So it isn't overfitting: this network
+# can't even be *trained*, at least not in three epochs. And yet it could easily do what
+# the shallow one does, if fifteen of its blocks just passed on what they get. But for a
+# plain block, even passing things on is something to learn.
 #
-# With the plus, what came in is still there at the end, whatever the blocks add to it. Now
-# the deep network learns its digits best of all four. (On new ones it isn't ahead, because
-# 2,500 digits are few.) [He et al. 2016a](https://arxiv.org/abs/1512.03385) saw the same
-# with photographs: 56 plain layers did worse than 20, in training, too. The plus was their
-# answer, and your encoder block in [chapter 3](03_encoder.ipynb) has it from them.
+# With the plus, what came in is still there at the end, whatever the blocks add to it.
+# Now the deep network learns its digits best of all four. (On new ones it isn't ahead:
+# there you see it overfit.) [He et al. 2016a](https://arxiv.org/abs/1512.03385) saw
+# this trouble with photographs: 56 plain layers did worse than 20, in training, too.
+# The plus was their answer, and your encoder block in [chapter 3](03_encoder.ipynb) has
+# it from them.
 #
 # ## A feature map is a row of tokens
 #
@@ -562,11 +571,11 @@ figures.show(*resnets.sheets(sample, read, APART))
 
 
 # %% [markdown]
-# In between! In its corner the hybrid is as good as the others, and further on it's much
-# better than the ViT, but it loses half of its digits. Its tokens move along. The position
-# vectors out there have never met a digit, and this time we can be sure that it's their
-# fault: a hybrid that never had any reads as well far away as at home ([exercise
-# 3](#Exercises)).
+# In between! In its corner the hybrid is as good as the others, and further on it's
+# much better than the ViT, but it loses about half of its digits. Its tokens move
+# along. The position vectors out there have never met a digit, and this time we can be
+# sure that it's their fault: a hybrid that never had any reads as well far away as at
+# home ([exercise 3](#Exercises)).
 #
 # ## The map fills in
 #
@@ -647,8 +656,8 @@ figures.show(*resnets.sheets(None, maps, APART))
 # | ViT-L/16 | 87.12% | 1,567 |
 # | R50+ViT-L/16 | 87.12% | 1,668 |
 #
-# The small hybrid is ahead even of a ViT that gets twice its compute. With plenty of
-# it, there's nothing left of that lead. So what a convolution knows helps while pictures
+# The small hybrid is ahead even of a ViT that gets twice its compute. Between the two
+# largest networks, that lead is gone. So what a convolution knows helps while pictures
 # or compute are short, and a ViT that has had enough of both does as well without.
 #
 # ## What to take with you

@@ -11,13 +11,10 @@ import vitedu
 from tests.tiny import random_images, random_model
 from vitedu.compat import import_timm
 from vitedu.interpret import (
-    attention_map,
     components,
-    deletion_curve,
     outlier_tokens,
     similar_to,
 )
-from vitedu.interpret import test_time_registers as moved
 from vitedu.interpret.tokens import patch_tokens
 from vitedu.model import Axial, Hybrid, RoPE
 
@@ -125,15 +122,6 @@ def test_timms_models_have_tokens_too():
             found, patch_tokens(ours, images, block), rtol=0, atol=1e-5
         )
     assert components(model, images).shape == (2, 2, 2, 3)
-    # what needs more than tokens says which model has it
-    order = torch.arange(4).expand(2, -1)
-    for ask in (
-        lambda: attention_map(model, images),
-        lambda: deletion_curve(model, images, order),
-        lambda: moved(model, images),
-    ):
-        with pytest.raises(vitedu.UserError, match=r"vitedu\.load makes one"):
-            ask()
     with (
         pytest.raises(ValueError, match="as a ViT of"),
         vitedu.record_attention(model),

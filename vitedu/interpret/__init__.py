@@ -9,6 +9,7 @@ from vitedu.interpret.removal import (
     without,
 )
 from vitedu.interpret.rollout import (
+    as_vit,
     attention_map,
     attention_rollout,
     class_token_maps,
@@ -17,6 +18,7 @@ from vitedu.interpret.tokens import components, outlier_tokens, similar_to
 
 __all__ = [
     "Explanation",
+    "as_vit",
     "attention_distance",
     "attention_map",
     "attention_rollout",

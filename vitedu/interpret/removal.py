@@ -59,7 +59,7 @@ def without(model: ViT, images: Tensor, removed: Tensor) -> Tensor:
     UserError: the blocks don't attend over all tokens at once, no patch is
     left, or the images lose different numbers of them.
     """
-    as_vit(model)
+    model = as_vit(model)
     counts = {*removed.sum(dim=1).tolist()}
     if len(counts) > 1 or removed.shape[1] in counts:
         raise UserError(
@@ -118,7 +118,7 @@ def test_time_registers(model: ViT, images: Tensor, block: int = -1) -> ViT:
     UserError: no patch is a giant, or positions aren't added at the stem.
     Source: registers, Darcet et al. 2024; without training, Jiang et al. 2025.
     """
-    as_vit(model)
+    model = as_vit(model)
     config = model.config
     empty = model.embed(torch.zeros_like(images[:1]))[:, -config.num_patches :]
     if not (empty - empty[:, :1]).any():

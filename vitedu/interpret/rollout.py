@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from vitedu.errors import UserError
 from vitedu.model import ViT, record_attention
+from vitedu.weights.checkpoint import Metadata
+from vitedu.weights.timm import plain
 
 
 def attention_rollout(
@@ -41,14 +43,27 @@ def attention_rollout(
     return reached
 
 
-def as_vit(model: object) -> ViT:
-    """The model itself. UserError: it isn't a ViT of this package."""
-    if not isinstance(model, ViT):
+def as_vit(model: nn.Module) -> ViT:
+    """A ViT of this package itself, or one with the weights of timm's.
+
+    `record_attention(as_vit(model))` has timm's maps, for
+    `attention_distance`. UserError: it is neither, or timm's has a part that
+    ours hasn't.
+    """
+    if isinstance(model, ViT):
+        return model
+    if not hasattr(model, "blocks") or "timm." not in type(model).__module__:
         raise UserError(
             f"a {type(model).__name__} doesn't have attention maps or tokens "
-            "to look at; give a ViT (vitedu.load makes one from timm's weights)"
+            "to look at; give a ViT of vitedu's or timm's"
         )
-    return model
+    state, known = model.state_dict(), getattr(model, "pretrained_cfg", {})
+    config = {"pretrained_cfg": known} | known if known else {}
+    found = plain.to_vitedu(state, Metadata(config=config, built=model))
+    vit = ViT(found.config).to(next(iter(state.values())))
+    vit.load_state_dict(found.state_dict)
+    vit.preprocess = found.preprocess
+    return vit.train(model.training)
 
 
 @torch.no_grad()

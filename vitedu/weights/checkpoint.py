@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from vitedu.model.classifier import LossName, Usage
 from vitedu.model.config import Pooling
@@ -24,7 +24,8 @@ ANSWERS = ("image_size", "num_heads", "pool", "position", "pool_padding")
 class Metadata:
     """What is known about a file besides its arrays.
 
-    The last five are the caller's answers to what a file cannot say.
+    `built` is timm's own module, where that is at hand instead of a file. The
+    last five are the caller's answers to what a file cannot say.
     """
 
     name: str = ""  # of the file or the hub's model, without suffix
@@ -32,6 +33,7 @@ class Metadata:
     # config.json and preprocessor_config.json beside the file; empty: none
     config: dict[str, Any] = field(default_factory=dict)
     preprocessor: dict[str, Any] = field(default_factory=dict)
+    built: nn.Module | None = None
     image_size: tuple[int, int] | None = None
     num_heads: int | None = None
     pool: Pooling | None = None

@@ -264,19 +264,22 @@ def fields_of(
 ) -> dict[str, Any]:
     """Fields of a ViTConfig, and pool_include_prefix, that timm's model has.
 
-    It is built without weights, by config.json or by the file's name, which
-    counts only if width and depth fit the arrays. UserError: it isn't a plain
-    ViT.
+    It is there, or is built without weights, by config.json or by the file's
+    name, which counts only if width and depth fit the arrays. UserError: it
+    isn't a plain ViT.
     """
-    architecture, args, cfg = known_of(metadata)
-    if not architecture:
-        return {}
-    from timm import create_model
+    model: Any = metadata.built
+    architecture, args, cfg = type(model).__name__, {}, {}
+    if model is None:
+        architecture, args, cfg = known_of(metadata)
+        if not architecture:
+            return {}
+        from timm import create_model
 
-    what = f"timm cannot build the {architecture} of its config.json"
-    # timm raises what its layers do with such arguments
-    with explained(what, Exception), torch.device("meta"):
-        model = create_model(architecture, **args)
+        what = f"timm cannot build the {architecture} of its config.json"
+        # timm raises what its layers do with such arguments
+        with explained(what, Exception), torch.device("meta"):
+            model = create_model(architecture, **args)
     if what := foreign_part(model):
         raise UserError(
             f"timm's {architecture} has {what}, which vitedu's network doesn't"

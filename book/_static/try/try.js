@@ -783,15 +783,18 @@
   const linked = () =>
     Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   const state = linked();
-  let writing;
+  let writing, known = location.hash;
+  addEventListener("hashchange", () => { known = location.hash; });
 
   function remember(news) {
     Object.assign(state, news);
     clearTimeout(writing); // browsers refuse a hundred in a row
     writing = setTimeout(() => {
+      if (location.hash !== known) return; // a link that is being followed
       const kept = Object.entries(state)
         .filter(([, value]) => value !== undefined);
       history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
+      known = location.hash;
     }, 300);
   }
 

@@ -32,7 +32,7 @@ DRAWINGS = {
         "weights = inverse @ (x.mT @ targets)",
         "of 100",
     ),
-    "resnets.stem": ((4, 4), "maps = self.backbone(images)", "196 words"),
+    "resnets.stem": ((4, 2), "maps = self.backbone(images)", "196 patches"),
     "resolution.stages": ((0, 0), "larger = W_h @ P @ W_w.mT", "3 by 3 and 5"),
     "resolution.ways": ((0, 0), "timm, Hugging Face, PyTorch", "Cell by cell"),
 }
@@ -58,7 +58,7 @@ def test_each_step_has_its_box_and_its_code(drawing):
 def test_code_and_box_have_one_colour():
     for draw, steps in (
         (transfer.step, [(code, color) for _, color, code in transfer.STEP]),
-        (resnets.stem, [("self.proj(words)", ATTENTION)]),
+        (resnets.stem, [("self.proj(...)", PATCHES)]),
     ):
         texts = draw()[0].axes[0].texts
         assert set(steps) <= {(t.get_text(), t.get_color()) for t in texts}

@@ -38,6 +38,7 @@ def deletion_curve(
 
     UserError: as from `without`.
     """
+    model = as_vit(model)  # once, for all shares
     if labels is None:
         labels = model(images).argmax(dim=-1)
     rows = []

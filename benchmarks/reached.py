@@ -4,6 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+from graphs import replay
+
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.train import TrainConfig, fit
@@ -30,7 +33,17 @@ def reach(
 
     `dataset` has the images for `train`, else the config's has.
     """
-    run = fit(config, out, on_start=on_start)
+
+    def begin(start: Start) -> None:
+        if on_start is not None:
+            on_start(start)
+        shape = config.model.in_channels, *config.model.image_size
+        images = torch.randn(
+            config.batch_size, *shape, device=start.config.device
+        )
+        replay(start.state.model, images, start.state.precision.autocast())
+
+    run = fit(config, out, on_start=begin)
     plain = replace(
         config, augment=Augment(), dataset=dataset or config.dataset
     )

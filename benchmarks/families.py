@@ -273,15 +273,17 @@ def known_check(row: Row) -> dict[str, Any]:
     return results.read("resnets-on-shapes")["metrics"][name]
 
 
-def metric(row: Row, runs: list[dict], rates: dict[float, dict]) -> dict:
-    """A row of either record; accuracies are in percent."""
+def metric(
+    row: Row, when: str, runs: list[dict], rates: dict[float, dict]
+) -> dict[str, Any]:
+    """A row of a record, of the runs' "end" or "best"; in percent."""
     found: dict[str, Any] = {}
     if row.images == "untrained":
         unit = "percent of unseen forms, 10 shots"
         values = [run["shots_10"] for run in runs]
     else:
         unit = "percent of 10,000 test images"
-        at = [run["best" if row in CURVES else "end"] for run in runs]
+        at = [run[when] for run in runs]
         values = [each["test"]["right"] for each in at]
         found = {
             "train_per_seed": [each["train"]["right"] for each in at],
@@ -312,10 +314,15 @@ def metric(row: Row, runs: list[dict], rates: dict[float, dict]) -> dict:
     return start | {"per_seed": values} | found
 
 
-def write_record(name: str, claim: str, metrics: dict[str, dict]) -> None:
+def write_record(
+    name: str, claim: str, when: str, rows: list[Row], whole: dict[Row, tuple]
+) -> None:
     """The rows that are whole, as measured on the machine of the first run."""
     machine = kept("machine", lambda: results.machine(DEVICE))
     first = kept("train-0", partial(draw, "train", 0))
+    metrics = {
+        row.name: metric(row, when, *whole[row]) for row in rows if row in whole
+    }
     if machine is None or first is None or not metrics:
         return
     seconds = [sum(m.get("seconds_per_seed", ())) for m in metrics.values()]
@@ -355,19 +362,18 @@ def write_record(name: str, claim: str, metrics: dict[str, dict]) -> None:
 def main() -> None:
     """What is most worth first; the records whenever a row is whole."""
     torch.set_float32_matmul_precision("high")  # TF32
-    whole: dict[Row, dict] = {}
-    also = [Row(network) for network in GROWING]
+    whole: dict[Row, tuple] = {}
+    curves = [*CURVES, *(Row(network) for network in GROWING)]
     while len(whole) < len(ORDER):
         before = len(COMPUTED)
         for row in ORDER:
             if row not in whole and (found := runs_of(row)) is not None:
-                whole[row] = metric(row, *found)
-                for name, claim, rows in (
-                    ("families", "figure-5", [*TABLE, *CHECKS]),
-                    ("families-data", "figure-4", [*CURVES, *also]),
+                whole[row] = found
+                for name, claim, when, rows in (
+                    ("families", "figure-5", "end", [*TABLE, *CHECKS]),
+                    ("families-data", "figure-4", "best", curves),
                 ):
-                    here = {r.name: whole[r] for r in rows if r in whole}
-                    write_record(name, claim, here)
+                    write_record(name, claim, when, rows, whole)
             if len(COMPUTED) > before:
                 break
         else:

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -106,6 +106,7 @@ BUILD: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@cache
 def macs(network: str) -> int:
     """Multiply-adds of convolutions and matrix products for an image."""
     with (

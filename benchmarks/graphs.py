@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
+from vitedu.train.fit import Start
+
 
 def replay(
     model: nn.Module,
@@ -42,3 +44,11 @@ def replay(
         return replayed(x) if len(x) == len(images) else plain(x)
 
     model.forward = forward
+
+
+def replay_run(start: Start) -> None:
+    """The same for a run of `fit`, as its `on_start`."""
+    config = start.config
+    shape = config.model.in_channels, *config.model.image_size
+    images = torch.randn(config.batch_size, *shape, device=config.device)
+    replay(start.state.model, images, start.state.precision.autocast())

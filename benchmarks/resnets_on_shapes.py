@@ -169,7 +169,9 @@ def held_out(row: Row, lr: float) -> dict[str, float]:
     images = images.first(learned)
     try:
         return trained(row, lr, 0, images, rest)
-    except UserError:  # the loss isn't finite
+    except UserError as error:
+        if "loss became" not in str(error):
+            raise
         return {"test": 0.0, "train": 0.0}
 
 

@@ -39,7 +39,7 @@ DEVICE = find_device("auto")
 SEEDS = (0, 1, 2)
 BATCH = 128
 # Steps of the ViT; the others' by operations.
-STEPS = {"1k": 2_000, "3k": 4_000, "10k": 10_000, "30k": 16_000}
+STEPS = {"1k": 3_000, "3k": 6_000, "10k": 12_000, "30k": 20_000}
 CHOOSING, HELD_OUT = "3k", 1_000
 CHUNK = 500  # images of an evaluation at once
 

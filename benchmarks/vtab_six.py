@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from graphs import replay_steps
 from kept import kept, read
 from recorded import result_fields
 
@@ -220,8 +221,8 @@ def squeezed(name: str, seed: int, cifar: str) -> Task:
             *source.batches(epoch=0, seed=0, batch_size=100), strict=True
         )
         pixels = (torch.cat(images) * 127.5 + 127.5).round().to(torch.uint8)
-        pair = pixels, torch.cat(labels)
-        parts.append(open_split(pair, num_classes=split.num_classes))
+        names = [f"class {i}" for i in range(split.num_classes)]
+        parts.append(open_split((pixels, torch.cat(labels)), names))
     return Task(*parts)
 
 
@@ -251,6 +252,7 @@ def tuned(
             precision="bf16",
             device=str(DEVICE),
             threads=1,
+            on_start=replay_steps,
             progress=False,
         )
     with torch.autocast(DEVICE.type, torch.bfloat16):
@@ -263,7 +265,9 @@ def tried(name: str, seed: int, lr: float, cifar: str) -> dict[str, float]:
     """Accuracy on the 200."""
     try:
         return tuned(name, seed, lr, cifar, choose=True)
-    except UserError:  # the loss isn't finite
+    except UserError as error:
+        if "loss became" not in str(error):
+            raise
         return {"test": 0.0, "train": 0.0}
 
 

@@ -105,8 +105,8 @@ def main() -> None:
         run = reach(config, out=options.runs / slug)
         metrics[title] = metric(run, config, name)
         print(
-            f"{title}: {run.test:.2f} %, on what it learned from "
-            f"{run.train:.2f} %, {run.seconds:.0f} s",
+            f"{title}: {run.test:.2f}%, on what it learned from "
+            f"{run.train:.2f}%, {run.seconds:.0f} s",
             flush=True,
         )
         write_result(metrics, Path(options.data), digest)

@@ -7,7 +7,7 @@ judged on 2,000 others. Steps times multiply-adds of an image are the same for
 all three, whatever the number of images. The ResNet also learns by SGD, the
 question of the paper's Table 7. Each network and optimizer has the best of
 growing rates, up to the first that is worse than one before it, on 1,000 of
-3,000 training images, held out, after 40 % of the steps. What comes out is
+3,000 training images, held out, after 40% of the steps. What comes out is
 written to `vitedu/results/resnets-on-shapes.json` whenever a row has its three
 seeds, and what stands there is not repeated.
 """

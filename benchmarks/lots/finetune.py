@@ -115,9 +115,9 @@ def trained(name: str, config: TrainConfig, seed: int) -> dict[str, Any]:
         "dataset": run.result["dataset"],
     }
     tell(
-        f"{name}: {found['accuracy']:.2f} %, "
+        f"{name}: {found['accuracy']:.2f}%, "
         f"{found['seconds']:.1f} s, {found['speed']:,.0f} images/s, "
-        f"{100 * found['wait']:.0f} % waiting"
+        f"{100 * found['wait']:.0f}% waiting"
     )
     return found
 

@@ -12,9 +12,9 @@ Notebooks are portable Markdown; the site adds to them:
 * A question tagged `predict` waits for an answer (`predictions.py`).
 * What folded code draws stands above the code, and the line that says what a
   page ran on at its end (`order_cells`).
-* Search quotes the passage that was found, a cell tagged `margin` moves into
-  the text where the margin is missing, and `<details>` have a frame:
-  `tools/static/`.
+* Search shows the passages that were found while one types (`passages.py`).
+* A cell tagged `margin` moves into the text where the margin is missing, and
+  `<details>` have a frame: `tools/static/`.
 
 What Jupyter Book 1.0.4 leaves out or gets wrong:
 
@@ -46,6 +46,7 @@ from functools import cached_property
 from html import escape, unescape
 from pathlib import Path
 
+import passages
 import predictions
 import set_repository
 from docutils import nodes
@@ -79,17 +80,6 @@ NOT_IN = (
     nodes.raw,
     addnodes.pending_xref,
 )
-# replaced in this order
-TEX = {
-    r"\ln": "ln ",
-    r"\times": "\u00d7",
-    r"\Phi": "\u03a6",
-    r"\,": " ",
-    "^2": "\u00b2",
-    "{": "",
-    "}": "",
-    "\\": "",
-}
 REPAIRS = [
     (re.compile(r'(class="[^"]*citation-list"[^>]*) role="list"'), r"\1"),
     (re.compile(r' role="list"( class="[^"]*citation-list")'), r"\1"),
@@ -281,18 +271,7 @@ def inside(node, *kinds):
 
 def first_sentence(definition):
     """A definition's first sentence as text, without citations and most TeX."""
-    definition = definition.deepcopy()
-    for node in list(definition.findall(addnodes.pending_xref)):
-        if node.get("refdomain") == "cite":
-            node.parent.remove(node)
-    for node in list(definition.findall(nodes.math)):
-        words = node.astext()
-        for before, after in TEX.items():
-            words = words.replace(before, after)
-        node.parent.replace(node, nodes.Text(words))
-    words = re.sub(r"\s+", " ", definition.astext()).strip()
-    words = re.sub(r" +([.,;:)])", r"\1", words)
-    return re.split(r"(?<=[.!?]) (?=[A-Z])", words)[0]
+    return re.split(r"(?<=[.!?]) (?=[A-Z])", passages.plain(definition))[0]
 
 
 def papers(app):
@@ -479,6 +458,7 @@ def setup(app):
     app.add_js_file("book_ext.js")
     app.add_js_file("predict.js")
     app.connect("source-read", predictions.mark)
+    passages.setup(app)
     app.add_node(defined_term, html=(visit_defined_term, depart_defined_term))
     app.connect("builder-inited", read_papers)
     glossary = Glossary(app)

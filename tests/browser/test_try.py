@@ -301,8 +301,8 @@ def test_a_mistake_in_the_console_gets_a_sentence(opened):
     assert said(opened, nan) == "mnist-tiny wants 1 x 28 x 28 finite numbers"
     other = "await vitedu.classify(new Float32Array(784), { block: 3 })"
     assert said(opened, other) == (
-        'no change "block"; there are order, positions, drop, hide, head, '
-        "tokens, without"
+        'no change "block"; there are order, positions, drop, hide, move, '
+        "grey, head, tokens, without"
     )
     for change, words in {
         "{ drop: 1 }": "drop is a list of blocks, from 0 on, for mnist-tiny",

@@ -547,6 +547,10 @@ figures.show(*drawings.reading(picture, four, guesses, 5, seen))
 # 50, four of the 192. You can make out her face in two of them, because you see the whole
 # grid. Each token knows only its own square.
 #
+# Would you like to watch it once more, slowly? On the site, [Walk](try.md#Walk) takes one
+# patch of Hopper from her photograph to its token, and on into the first thing that happens
+# to it, all in true numbers.
+#
 # ## What to take with you
 #
 # 1. You cut a picture into words: $N = HW/P^2$ patches, each a flat row of $P^2 C$

@@ -181,7 +181,10 @@
       waiting.delete(data.id);
     };
     worker.onerror = (event) => {
-      const failure = new Error(`the network stopped: ${event.message}`);
+      event.preventDefault(); // it is told on the page
+      const failure = new Error(/alloc|memory/i.test(event.message)
+        ? "there is not enough memory for the network; close other tabs and " +
+          "try again" : `the network stopped: ${event.message}`);
       for (const { reject } of waiting.values()) reject(failure);
       waiting.clear();
     };

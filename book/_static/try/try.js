@@ -97,6 +97,17 @@
     watch.observe(place);
   });
 
+  /** Go to a station that a link means, and stay there while those above it
+      grow, until the reader moves. */
+  function land(place) {
+    const go = () => place.scrollIntoView({ behavior: "instant" });
+    const watch = new ResizeObserver(go); // which also goes at once
+    watch.observe(document.body);
+    for (const sign of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+      addEventListener(sign, () => watch.disconnect(), { once: true });
+    }
+  }
+
   /** Say what went wrong, where it is read. */
   const tell = (place) => (error) => {
     place.textContent = error.message;
@@ -644,6 +655,9 @@
     const button = make("button", { type: "button", class: "try-load",
       click: load }, `${words} (${MEGABYTES} MB)`);
     place.append(button, said);
+    document.addEventListener("try-loaded", () => {
+      button.textContent = words; // and nothing is fetched a second time
+    });
 
     async function load() {
       if (button.disabled) return;
@@ -654,6 +668,7 @@
         const [model] = await Promise.all([
           vitedu.load(BIG, (there) => { share.value = there; }),
           vitedu.photos ?? vitedu.run("photos.js")]);
+        document.dispatchEvent(new Event("try-loaded"));
         said.remove();
         button.remove();
         place.focus({ preventScroll: true });
@@ -767,7 +782,7 @@
       const { photo: name } = wanted;
       const isOurs = Object.hasOwn(PHOTOS, name);
       if (name !== undefined) {
-        place.scrollIntoView();
+        land(place);
         said.textContent = isOurs
           ? `The link is to ${PHOTOS[name]}; load the network to see it.`
           : `There is no photograph "${name}"; there are ` +
@@ -851,6 +866,6 @@
     PARTS[place.dataset.part]?.(place); // the others are in switches.js
   }
   vitedu.station = { make, bars, percent, choice, tick, newest, tell, grid,
-    onceSeen, onceLoaded, showPhoto, Scene, draw, look, linked, remember,
+    onceSeen, onceLoaded, land, showPhoto, Scene, draw, look, linked, remember,
     photo };
 })();

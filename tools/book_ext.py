@@ -10,8 +10,8 @@ Notebooks are portable Markdown; the site adds to them:
 * Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a
   link to a place leads there in both.
 * A question tagged `predict` waits for an answer (`predictions.py`).
-* What folded code draws stands above the code, and the line that says what a
-  page ran on at its end (`order_cells`).
+* What folded code draws stands above the code, the code of a solution in its
+  fold, and the line that says what a page ran on at its end (`order_cells`).
 * Search shows the passages that were found while one types (`passages.py`).
 * A cell tagged `margin` moves into the text where the margin is missing, and
   `<details>` have a frame: `tools/static/`.
@@ -320,8 +320,11 @@ def order_cells(app, doctree, docname):
     """Show a picture before the folded code behind it, and the machine last.
 
     A chapter's first cell with an output that is nobody's to compare says the
-    tier, the device and the versions.
+    tier, the device and the versions. Code that belongs to a folded solution
+    unfolds with it.
     """
+    for cell in list(doctree.findall(nodes.container)):
+        into_solution(cell)
     cells = [
         cell
         for cell in doctree.findall(nodes.container)
@@ -338,6 +341,21 @@ def order_cells(app, doctree, docname):
         about[0].parent.remove(about[0])
         chapter += nodes.rubric("", "What this page ran on")
         chapter += about[0]
+
+
+def into_solution(cell):
+    """Put a hidden cell that follows a folded solution into its fold."""
+    section = cell.parent
+    is_theirs = "solutions" in section.get("names", ())
+    if not is_theirs or "tag_hide-cell" not in cell["classes"]:
+        return
+    place = section.index(cell)
+    if section[place - 1].astext().strip() != "</details>":
+        return
+    for fold in list(cell.findall(HideCodeCellNode)):
+        fold.replace_self(fold.children)
+    section.remove(cell)
+    section.insert(place - 1, cell)
 
 
 def number_as_named(app, env):

@@ -321,10 +321,11 @@ def order_cells(app, doctree, docname):
 
     A chapter's first cell with an output that is nobody's to compare says the
     tier, the device and the versions. Code that belongs to a folded solution
-    unfolds with it.
+    unfolds with it, and imports don't come before the first picture.
     """
     for cell in list(doctree.findall(nodes.container)):
         into_solution(cell)
+    picture_first(doctree)
     cells = [
         cell
         for cell in doctree.findall(nodes.container)
@@ -341,6 +342,33 @@ def order_cells(app, doctree, docname):
         about[0].parent.remove(about[0])
         chapter += nodes.rubric("", "What this page ran on")
         chapter += about[0]
+
+
+def is_silent(cell):
+    """Whether a node is a hidden cell that prints and draws nothing."""
+    kinds = cell.get("classes", ()) if isinstance(cell, nodes.Element) else ()
+    if not {"tag_hide-input", "tag_hide-cell"} & {*kinds}:
+        return False
+    return not any(
+        "cell_output" in part["classes"]
+        for part in cell.findall(nodes.container)
+    )
+
+
+def picture_first(doctree):
+    """Put the imports that stand above a page's first picture below it."""
+    for image in doctree.findall(nodes.image):
+        cell = image
+        while cell is not None and "cell" not in cell.get("classes", ()):
+            cell = cell.parent
+        if cell is None or "tag_margin" in cell["classes"]:
+            continue
+        section = cell.parent
+        above = section[: section.index(cell)]
+        for silent in reversed([each for each in above if is_silent(each)]):
+            section.remove(silent)
+            section.insert(section.index(cell) + 1, silent)
+        return
 
 
 def into_solution(cell):

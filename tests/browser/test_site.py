@@ -115,6 +115,9 @@ def test_a_chapter_shows_before_it_folds(site):
         machine = re.compile(r"seed 0, .*torch \d")
         assert machine.search(rest) and not machine.search(text), page
         assert not re.search(r'</details>\s*<div class="cell_output', text)
+        opening = text.partition("<h2")[0]
+        if "<img" in opening:  # imports come after the first picture
+            assert "<details" not in opening.partition("<img")[0], page
         solutions = text.partition('id="solutions"')[2]
         assert "Show code cell content" not in solutions, page
 

@@ -366,6 +366,7 @@ def test_a_picture_of_any_size_gets_an_answer(named, size, kind):
     place.locator(".try-found:not([aria-busy])").wait_for()
     assert "cannot" not in place.locator("> .try-said").inner_text()
     assert place.locator(".guesses").first.locator("li").count() == 5
+    place.get_by_text("even the best of a thousand names").wait_for()
 
 
 def test_a_file_that_is_no_picture_gets_a_sentence(named):

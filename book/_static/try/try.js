@@ -797,7 +797,10 @@
       followLink();
     });
     scene.onShown(() => {
-      answer.replaceChildren(bars(scene.answer.top));
+      const { top } = scene.answer;
+      answer.replaceChildren(bars(top), top[0].share < UNSURE
+        ? make("p", { class: "try-said" }, "It isn't sure: even the best of a " +
+          "thousand names is only a guess.") : "");
     });
     const parts = [1, 2, 3, 4].map(() => make("div"));
     const open = (words, part) =>

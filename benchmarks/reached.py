@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
+from graphs import replay_steps
 
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
@@ -32,11 +32,18 @@ def reach(
 
     `dataset` has the images for `train`, else the config's has.
     """
-    run = fit(config, out, on_start=on_start)
+
+    def begin(start: Start) -> None:
+        if on_start is not None:
+            on_start(start)
+        replay_steps(start)
+
+    run = fit(config, out, on_start=begin)
     plain = replace(
         config, augment=Augment(), dataset=dataset or config.dataset
     )
-    sources = open_sources(plain, torch.device("cpu"))
+    device = next(run.model.parameters()).device
+    sources = open_sources(plain, device)
     learned = accuracy(
         run.model, sources.train.batches(epoch=0, seed=0, batch_size=250)
     )

@@ -417,7 +417,7 @@ print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
 # %% [markdown] tags=["predict"]
 # **If you load somebody else's weights,** the harmless mistake is the one that ruins you.
 # Our $\mathbf{E}$ expects `(p q c)`. Hand it patches in the order `(c p q)`, and let the
-# rest of the real model carry on. (`answer`, in a folded cell, does that: tokens in, names
+# rest of the real model carry on. (`answer`, in a hidden cell, does that: tokens in, names
 # out.) **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure

@@ -381,7 +381,8 @@ def into_solution(cell):
     if section[place - 1].astext().strip() != "</details>":
         return
     for fold in list(cell.findall(HideCodeCellNode)):
-        fold.replace_self(fold.children)
+        at = cell.index(fold)
+        cell[at : at + 1] = fold.children
     section.remove(cell)
     section.insert(place - 1, cell)
 

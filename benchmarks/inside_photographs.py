@@ -372,7 +372,7 @@ def claims(
             for name, each in zip(maps, found, strict=True)
         ]
         return (
-            "points of the answer's probability that removing 10 to 75 % of "
+            "points of the answer's probability that removing 10 to 75% of "
             f"the patches costs beyond chance: {', '.join(points)}"
         )
 

@@ -417,7 +417,7 @@ print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
 # %% [markdown] tags=["predict"]
 # **If you load somebody else's weights,** the harmless mistake is the one that ruins you.
 # Our $\mathbf{E}$ expects `(p q c)`. Hand it patches in the order `(c p q)`, and let the
-# rest of the real model carry on. (`answer`, in a folded cell, does that: tokens in, names
+# rest of the real model carry on. (`answer`, in a hidden cell, does that: tokens in, names
 # out.) **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
@@ -546,6 +546,10 @@ figures.show(*drawings.reading(picture, four, guesses, 5, seen))
 # list of answers about one small square. On the right are our three questions and number
 # 50, four of the 192. You can make out her face in two of them, because you see the whole
 # grid. Each token knows only its own square.
+#
+# Would you like to watch it once more, slowly? On the site, [Walk](try.md#Walk) takes one
+# patch of Hopper from her photograph to its token, and on into the first thing that happens
+# to it, all in true numbers.
 #
 # ## What to take with you
 #

@@ -702,6 +702,10 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 # more than those three, and without positions none. ([See the
 # controls](#Was-it-attention?).)
 #
+# All of this happened within one head after another. On the site, [Walk](try.md#Walk) opens
+# one of them: a patch of her forehead asks, all the keys answer, and you can drag a slider to
+# and fro between its scores, their softmax and what it takes home.
+#
 # ## What to take with you
 #
 # * In attention every token takes an average of all values, weighted by how well its

@@ -588,7 +588,8 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # Before the first block everything is a crayfish, because row 0 hasn't looked at anything
 # yet. Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. Then, in the
 # last four, the answers arrive: suit, then uniform; tiger cat, then Egyptian cat; cup, then
-# espresso. You've just watched a network make up its mind.
+# espresso. You've just watched a network make up its mind. (And what does one patch go
+# through on its way? [Walk](try.md#Walk) follows it into a block, on the site.)
 #
 # This trick is known as the *logit lens*
 # ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);

@@ -568,7 +568,8 @@ for share, place in zip(mine.values, mine.indices, strict=True):
 
 # %% [markdown]
 # From pixels to names, the network is all your own code. (`preprocess` only crops, resizes and
-# scales the photo.) In chapter 1 it was a drawing.
+# scales the photo.) In chapter 1 it was a drawing. [Walk](try.md#Walk) plays it for one
+# patch, from its pixels to what it takes from the others.
 #
 # ## What to take with you
 #

@@ -39,7 +39,7 @@ device = find_device("auto" if TIER == "gpu" else "cpu")
 print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
 # %% [markdown]
-# A folded cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
+# A hidden cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
 # holds out 5,000 others, `x_held` with `y_held`. Each is a tenth of CIFAR-10's training
 # part, so that a run takes a minute and we can afford dozens. We choose everything on
 # held-out pictures; the test part waits for the end of the page. Pixels go from −1 to 1.

@@ -42,7 +42,7 @@ print(x + 1)
 # Still 2048. And yet nearly all large networks are trained with such numbers, because
 # they take half the memory and, on the right chip, a fraction of the time. Let's try it
 # on the network of [chapter 5](05_mnist.ipynb): four steps on handwritten digits, first
-# with everything in the usual `float32`, then with everything in `float16`. A folded cell
+# with everything in the usual `float32`, then with everything in `float16`. A hidden cell
 # defines `learn`, which trains it with any step you give and returns it with all losses.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -262,7 +262,7 @@ print("checked: a product in float16, the loss in float32")
 # The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
 # and ViT's authors pretrain with batches of 4,096.
 #
-# A folded cell collects real gradients, at the output of each linear layer of ViT-Ti/16,
+# A hidden cell collects real gradients, at the output of each linear layer of ViT-Ti/16,
 # for four photographs, and divides them by 4,096. The labels are the network's own answers,
 # so it counts as right about all four. (Gradients of exactly zero are left out.)
 #

@@ -19,7 +19,7 @@ import vitedu
 # rate warms up and falls as in [chapter 5](05_mnist.ipynb). What we keep in the end isn't
 # the last weights but a running average of them, which is less noisy.
 #
-# A folded cell defines three functions. `new_run` sets the seed and returns a training run
+# A hidden cell defines three functions. `new_run` sets the seed and returns a training run
 # before its first step, `one_step` takes one step with given images, and `advance` takes
 # many. Files go into a temporary `folder`.
 
@@ -295,7 +295,7 @@ class Forgetful(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper. A folded cell loads
+# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper. A hidden cell loads
 # both (`loaded` and `image`), and its `step_cost` counts the bytes that are kept and the
 # multiply-adds of a step.
 #
@@ -481,7 +481,7 @@ def worker(share, count, divide_by):
 # Isn't that a mean of means? It is, and here it's allowed, because both shares have 32
 # images. With 33 and 31 it would be the mistake from above.
 #
-# Folded cells write these functions into a file and start it twice, as two Python programs.
+# Hidden cells write these functions into a file and start it twice, as two Python programs.
 # (On Windows, do this in WSL.) They also make two real mistakes. With the first, *same
 # images*, both processes take the first share. The second, *sum*, forgets to divide by two.
 #
@@ -638,7 +638,7 @@ def put_back(run, saved):
 # %% [markdown]
 # Now we leave things out, one at a time, and finally everything but the weights, as in the
 # accident at the top. How far from the undisturbed run do we end, in percent of the way that
-# one went? (We compare the averages. A folded cell defines `without`, which does it.)
+# one went? (We compare the averages. A hidden cell defines `without`, which does it.)
 #
 # **Weights, optimizer, average, step, random numbers: which is the worst to forget, and which
 # second? And which of them would you notice in the accuracy?**
@@ -868,7 +868,7 @@ print("checked: Adam's means are the same bytes as well")
 # with Adam, if gradients longer than 1 are cut to length 1 first?
 #
 # **2.** ★ You checkpoint only every second block. How much is kept, and how much work is
-# it? Think first, then count with `step_cost` (in the folded cell of "Cut the memory").
+# it? Think first, then count with `step_cost` (in the hidden cell of "Cut the memory").
 #
 # **3.** ★ In the picture of the ring, which process finishes the sum of chunk 0, and in
 # which round? Suppose that this process is the slowest of all. Do the others have to wait
@@ -893,7 +893,7 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ### How much faster two processes are
 #
-# The networks above are too small to tell. A folded cell gives one process, and then two, a
+# The networks above are too small to tell. A hidden cell gives one process, and then two, a
 # larger ViT (six blocks of width 192) and batches of 64 to share.
 
 

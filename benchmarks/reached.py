@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from graphs import replay
 
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
@@ -32,11 +33,22 @@ def reach(
 
     `dataset` has the images for `train`, else the config's has.
     """
-    run = fit(config, out, on_start=on_start)
+
+    def begin(start: Start) -> None:
+        if on_start is not None:
+            on_start(start)
+        shape = config.model.in_channels, *config.model.image_size
+        images = torch.randn(
+            config.batch_size, *shape, device=start.config.device
+        )
+        replay(start.state.model, images, start.state.precision.autocast())
+
+    run = fit(config, out, on_start=begin)
     plain = replace(
         config, augment=Augment(), dataset=dataset or config.dataset
     )
-    sources = open_sources(plain, torch.device("cpu"))
+    device = next(run.model.parameters()).device
+    sources = open_sources(plain, device)
     learned = accuracy(
         run.model, sources.train.batches(epoch=0, seed=0, batch_size=250)
     )

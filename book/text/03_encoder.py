@@ -541,10 +541,11 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 # sharpen: after eight of them the cap stands out from edge to edge, and part of its white
 # top has joined it.
 #
-# Now let's ask for words. After block 12, the last norm and a matrix called the *head* turn
-# row 0 into 1,000 scores, one per class: the *logits*, of which a softmax makes
-# probabilities. But row 0 has the same shape after every block. So what would the head say if
-# you stopped early? (`stream`, from a hidden cell, has what's there after each block.)
+# Now let's ask for words. After block 12, the last norm and a matrix called the *head*
+# turn row 0 into 1,000 scores, one per class: the *logits*, which a softmax turns into
+# probabilities. But row 0 has the same shape after every block. So what would the head
+# say if you stopped early? (`stream`, from a hidden cell, has what's there after each
+# block.)
 
 
 # %%

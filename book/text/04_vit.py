@@ -83,9 +83,9 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # In go 196 vectors per photograph, out come 196, and we want one answer. Which vector
 # should give it?
 #
-# You could ask a single patch, but why should one corner speak for the photograph? You could
-# take the average, which [works as well](#The-mean-instead-of-the-class-token) as what the
-# paper does, but our file was trained the paper's way.
+# You could ask a single patch, but why should one corner speak for the photograph? You
+# could take the average, which [works as well](#The-mean-instead-of-the-class-token), but
+# our file was trained the paper's way.
 #
 # The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805) and puts
 # one more vector in front, which belongs to no patch. Think of a blank form that goes round a
@@ -145,11 +145,11 @@ say(answer(x))
 # A space shuttle, a magnifying glass, honeycomb. Every weight is a trained one, and the
 # network talks nonsense.
 #
-# From [chapter 2](02_attention.ipynb) you know why. Attention doesn't care about order, and
-# norm and MLP look at one token at a time, so to this network a photograph is a bag of
-# patches. If it can't see where a patch was, the patch has to say so itself. That's what the
-# last unused array of the list is for: a table with one learned row per place. Row 5 is added
-# to patch 5, whatever it shows.
+# From [chapter 2](02_attention.ipynb) you know why. Attention doesn't care about order,
+# and norm and MLP look at one token at a time, so to this network a photograph is a bag
+# of patches. If it can't see where a patch was, the patch has to say so itself. That's
+# what the last unused array of the list is for: a table with one learned row per place.
+# Row 5 is added to patch 5, whatever it shows.
 #
 # Try it with a pencil. Two patches of plain blue sky are the same vector, $(1, 0)$ and
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
@@ -487,9 +487,10 @@ for bug, said in seen.items():
 # they take a second, and tell you where to look. (A network that can't take the weights can't
 # be compared, so *other code* calls that an alarm.)
 #
-# Look at the very last. We've seen a published tutorial put this tanh behind the head, perhaps
-# because the paper does mention one ([a layer earlier](#The-hidden-layer-of-the-head)). It
-# looks harmless: every logit is squeezed into −1 to 1, and the largest stays the largest.
+# Now the last bug, the tanh. We've seen a published tutorial put it behind the head,
+# perhaps because the paper does mention one ([a layer
+# earlier](#The-hidden-layer-of-the-head)). It looks harmless: every logit is squeezed
+# into −1 to 1, and the largest stays the largest.
 
 # %% [markdown] tags=["predict"]
 # Take ten classes, say the handwritten digits. Suppose such a network gets all of them
@@ -508,9 +509,9 @@ floor = torch.log(1 + 9 * torch.exp(torch.tensor(-2.0)))
 print(f"loss {loss:.4f}, and by formula {floor:.4f}")
 
 # %% [markdown]
-# Every answer is right, and the loss is stuck at 0.8. The softmax gives the true class
-# $e / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is
-# $\ln(1 + 9e^{-2})$, and it can't get any lower.
+# Every answer is right, and the loss is stuck at 0.8. The softmax gives the true class $e
+# / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is $\ln(1 + 9e^{-2})$,
+# and it can't get any lower.
 #
 # Does it matter in practice? Here are two small networks, trained on handwritten digits. (They
 # get each digit once. The network of chapter 1 got nine shifted copies, and reached 96%.)

@@ -306,8 +306,8 @@ print("checked: more than half become 0, with second answers a third")
 # More than half of them would be lost, and nearly all of the rest are in the pale strip,
 # where numbers have fewer bits. (Had the network been wrong, a third.) And the dark
 # strip, where `float16` has all its bits, is empty! So let's move the gradients there.
-# Derivatives are linear: multiply the loss by some $s$, and every gradient is multiplied
-# by $s$, for example that of a weight $w$:
+# Derivatives are linear: multiply the loss by some $s$, and the gradient of every weight
+# $w$ is multiplied by $s$:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #

@@ -398,6 +398,7 @@ class WithReLU(MLP):
         return self.fc2(F.relu(self.fc1(x)))
 
 
+# %% tags=["hide-cell"]
 bugs = {
     "random head": ViT(),
     "no last norm": ViT(),
@@ -439,6 +440,7 @@ def other_code(model):
     return off > 1e-10, f"off by {off:.0%}" if off > 1e-10 else "equal"
 
 
+# %% tags=["hide-cell"]
 TESTS = {
     "first loss": first_loss,
     "count": count,

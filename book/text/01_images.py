@@ -541,10 +541,10 @@ seen = (
 figures.show(*drawings.reading(picture, four, guesses, 5, seen))
 
 # %% [markdown]
-# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
-# list of answers about one small square. On the right are our three questions and number
-# 50. You can make out her face in two of them, because you see the whole grid. Each token
-# knows only its own square.
+# So that's what a Transformer reads when it looks at a picture: a row of
+# vectors, each a list of answers about one small square. On the right are our three
+# questions and a fourth, number 50. You can make out her face in two of them, because you
+# see the whole grid. Each token knows only its own square.
 #
 # ## What to take with you
 #

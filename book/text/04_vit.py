@@ -118,8 +118,8 @@ print(tuple(trained.cls_token.shape), "->", tuple(x.shape))
 # $$\mathbf{y} = \text{LN}(\mathbf{z}_L^0) \tag{4}$$
 #
 # (The equations have the paper's numbers; we start at the end.) $L$ is the number of
-# blocks, $\mathbf{z}_L$ are the tokens after the last one, and the superscript picks row
-# 0. LN is the LayerNorm of chapter 3.
+# blocks, $\mathbf{z}_L$ are the tokens after the last one, and the superscript 0 picks
+# the first row. LN is the LayerNorm of chapter 3.
 #
 # Between $\mathbf{y}$ and a name there's only one linear layer, the **head**. It turns 192
 # numbers into a score for each of the 1,000 classes of ImageNet, a collection of labelled

@@ -552,20 +552,20 @@ assert 0.48 < mixed / whole < 0.52 and 0.55 < one_line < 0.65
 print("checked: what's kept is what budget says, to the byte")
 
 # %% [markdown]
-# *Casts* are copies of the weights in sixteen bits, made for one pass. The activations are
-# nearly everything, so keeping the weights in `float32` costs next to nothing.
+# (*Casts* are copies of the weights in sixteen bits.) The activations are nearly
+# everything, so keeping the weights in `float32` costs next to nothing.
 #
 # ## What is the chip waiting for?
 #
 # Half the bits, twice the speed? That depends on what the chip is busy with. It may be
-# *arithmetic*. It may be waiting for its *memory* to deliver numbers. Or it may be waiting
-# for *Python* to say what's next.
+# *arithmetic*. It may be waiting for its *memory* to deliver numbers, or for *Python* to
+# say what's next.
 #
 # ### Arithmetic
 #
 # First find out where the time goes, with a *profile*. Here's one training step of your
-# ViT-Ti/16, in `float32`, by kind of operation. (These measurements are from one core of a
-# processor. On a GPU, the same cells measure the GPU.)
+# ViT-Ti/16, in `float32`, by kind of operation. (Measured on one core of a processor; on
+# a GPU, the same cells measure the GPU.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -578,9 +578,8 @@ times = speed.times_by_kind(step, device)
 figures.show(*speed.profile_bars(times))
 
 # %% [markdown]
-# Most of the time goes into matrix products, which `autocast` puts into sixteen bits.
-# **Take a pencil:** if they took no time at all, how many times as fast would the step
-# be?
+# Most of the time goes into matrix products. **Take a pencil:** if they took no time at
+# all, how many times as fast would the step be?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 rest = 1 - times["products"] / sum(times.values())
@@ -589,10 +588,10 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 
 
 # %% [markdown]
-# That's the most that faster products can bring on this machine.
 #
-# How fast does it multiply two square matrices, in billions of multiplications and additions
-# a second? (`SIDE` is 512 here. `seconds`, folded, takes the median of a few tries.)
+# That's the most that faster products can bring here. And how fast are they, in billions
+# of multiplications and additions a second? (The matrices are square, `SIDE` is 512, and
+# `seconds`, folded, takes the median of a few tries.)
 
 
 # %% tags=["hide-input"]
@@ -686,9 +685,10 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # for the format raise the flat part, and the products with it. Adding is on the slope, so it
 # gains only from fewer bytes. Norm and GELU don't even keep the memory busy.
 #
-# So the faster the products, the more of the time goes into everything else. On a GPU, [most
-# of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory, and
-# `torch.compile` can [fuse small ones](#What-torch.compile-does) into one trip.
+# So the faster the products, the more of the time goes into everything else. On a GPU,
+# [most of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the
+# memory, and `torch.compile` can [fuse small ones](#What-torch.compile-does) into one
+# trip.
 #
 # ### One line at a time
 #
@@ -698,9 +698,9 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # weights in one go.)
 #
 # The lines are TF32, `bfloat16`, fused attention, fused AdamW, a batch of 256, and
-# `torch.compile`. Before you look, write down what each will bring: nothing, a little, or
-# half as much again and more. We did it with ViT-B/16, and with ViT-Ti/16, the same
-# network with a fifteenth of the weights. **Which of the two gains from bfloat16?**
+# `torch.compile`. Write down what each will bring: nothing, a little, or half as much
+# again and more. We did it with ViT-B/16, and with ViT-Ti/16, the same network with a
+# fifteenth of the weights. **Which of the two gains from bfloat16?**
 #
 # * the large one
 # * the small one

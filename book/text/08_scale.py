@@ -204,11 +204,12 @@ def accumulated_step(model, optimizer, images, labels, size):
 
 
 # %% [markdown]
-# (With your pencil, $g$ is 4, and the mean of means is 5.) Does the code find the same
-# gradient as one whole batch? We take a hundred images, so the slices have 32, 32, 32 and
-# 4. Three functions are folded away: `twin` copies the trained network into float64,
-# `gradient` puts all its gradients into one long vector, and `relative` says how long the
-# difference of two such vectors is, as a share of the right one.
+# (With your pencil, $g$ is 4, and the mean of means is 5.) Does the code
+# find the same gradient as one whole batch? We take a hundred images, so there are three
+# slices of 32 images and one of 4. Three functions are folded away: `twin` copies the
+# trained network into float64, `gradient` puts all its gradients into one long vector,
+# and `relative` says how long the difference of two such vectors is, as a share of the
+# right one.
 
 
 # %% tags=["hide-input"]
@@ -262,8 +263,8 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 # %% [markdown]
 # The error is longer than the gradient itself. In the mean of means, each image of the
 # last slice counts as much as eight others. Hugging Face's `transformers` had this
-# mistake until October 2024, because equally many texts differ in their number of tokens
-# ([the fix](https://github.com/huggingface/transformers/pull/34191)).
+# mistake until October 2024, because slices of equally many texts differ in their number
+# of tokens ([the fix](https://github.com/huggingface/transformers/pull/34191)).
 #
 # So the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its time,
 # though: slices save memory, not work. (You can cut a ViT like this because LayerNorm

@@ -101,7 +101,7 @@ def costs() -> tuple[dict[str, Any], str]:
             "inside": inside,  # without products with padding
             "printed": row.exaflops,
         }
-    return metrics, f"{near} of {len(TABLE_6)} costs within 2 %"
+    return metrics, f"{near} of {len(TABLE_6)} costs within 2%"
 
 
 def meeting(one: PowerLaw, other: PowerLaw) -> Tensor:
@@ -251,7 +251,7 @@ def main() -> None:
             "dataset": dataset,
             "reproduces": claim | {"paper": paper, "n": n},
             "notes": "nothing was trained; low and high are the ends of the "
-            "middle 90 % of 2,000 draws of the models, with repeats",
+            "middle 90% of 2,000 draws of the models, with repeats",
         }
         results.write(RESULTS / f"{name}.json", result)
 

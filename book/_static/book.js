@@ -50,7 +50,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const list = [...all(entries)];
     for (const entry of list) {
       const body = entry.querySelector(":scope > dd") ?? entry;
-      const rest = [...body.children].slice(shown);
+      const parts = [...body.children];
+      const table = parts.findIndex((part) => part.matches(":has(table)"));
+      const rest = parts.slice(table < 0 ? shown : Math.min(shown, table));
       if (!rest.length) continue;
       const fold = document.createElement("details");
       fold.append(document.createElement("summary"), ...rest);

@@ -39,7 +39,7 @@ device = find_device("auto" if TIER == "gpu" else "cpu")
 print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
 # %% [markdown]
-# A folded cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
+# A hidden cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
 # holds out 5,000 others, `x_held` with `y_held`. Each is a tenth of CIFAR-10's training
 # part, so that a run takes a minute and we can afford dozens. We choose everything on
 # held-out pictures; the test part waits for the end of the page. Pixels go from −1 to 1.
@@ -120,16 +120,14 @@ seen = watch(first, tutorial(first, adam, EPOCHS))
 figures.show(*recipe.parting({"": seen}))
 
 # %% [markdown]
-# The network gets most of its own pictures right, and under 40 percent of the others.
-# The blue curve soon stops rising. From there on, everything the dashed one gains is
-# memorising. The space between the curves is the *gap*, and it's the first thing to look at
-# in any run.
+# The network gets most of its own pictures right, and under 40 percent of the others. The
+# blue curve soon stops rising; what the dashed one gains from there on is memorising. The
+# space between the curves is the *gap*, and it's the first thing to look at in any run.
 #
-# Are ViTs just bad at small photographs? No: at the end of this page, another one that
-# starts from nothing gets 87 of a hundred right. But it's far larger, and it learns from all
-# the pictures, for longer. **What does your run lack: a better loop, more pictures or more
-# time? And how do you find out without fooling yourself?** You'll build three ingredients
-# of a good recipe, and weigh a dozen.
+# Are ViTs just bad at small photographs? No: at the end of this page, a larger one that
+# starts from nothing gets 87 of a hundred right. **What does your run lack: a better
+# loop, more pictures or more time? And how do you find out without fooling yourself?**
+# You'll build three ingredients of a good recipe, and weigh a dozen.
 #
 # ## How far apart are twins?
 #
@@ -173,8 +171,8 @@ print("true spread 1, measured from three numbers:")
 print(spelled(sorted(three.std(axis=1, ddof=1))))
 
 # %% [markdown]
-# With three seeds, a spread usually looks too small, and sometimes several times too small.
-# So we pool *all* variants, as if they scattered alike: the root of the mean of their
+# With three seeds, a spread usually looks too small, and sometimes several times too
+# small. So pool *all* variants, as if they scattered alike: the root of the mean of their
 # squared spreads.
 
 # %% tags=["nbval-ignore-output"]
@@ -209,8 +207,8 @@ def jiggle(images):
 
 # %% [markdown]
 # Slide a window over the padded picture: it can stop in nine rows and nine columns.
-# `unfold` lists all these views, and each picture picks one. Here's a cat, and what your
-# network would see of it in five epochs:
+# `unfold` lists all these views, and each picture picks one. Here's what your network
+# would see of a cat in five epochs:
 
 # %% tags=["hide-input"]
 small_cat = photo("cat").crop((75, 0, 375, 300)).resize((32, 32))
@@ -260,8 +258,8 @@ for name, words in (
 # the network now knows its own pictures little better than strangers.
 #
 # So there are two ways to be bad. With a wide gap, a network knows its pictures by heart.
-# With no gap, it hasn't even learned what it was shown. Here's a guess for the rest of the
-# page to test: **a wide gap calls for variety, and no gap calls for time.**
+# With no gap, it hasn't even learned what it was shown. Here's a guess for the rest of
+# the page to test: **a wide gap calls for variety, and no gap calls for time.**
 #
 # ## Mixup
 #
@@ -334,8 +332,8 @@ x, y = mixup(torch.tensor([[1.0, 0.0], [0.0, 0.5]]), targets, 0.7)
 print(x[0].numpy(), y[0].numpy().round(1))
 
 # %% [markdown]
-# `draw` takes its numbers from the *Beta distribution*. If `alpha` is small, most of them are
-# near 0 or 1, so most mixtures are nearly pure. The record below takes 0.8.
+# `draw` takes its numbers from the *Beta distribution*: the smaller `alpha`, the purer
+# most mixtures are. The record below takes 0.8.
 #
 # PyTorch's `cross_entropy` takes mixed labels as well: it's $-\sum_k \tilde y_k \ln p_k$,
 # where $p_k$ is the network's probability for class $k$. It's smallest if the network
@@ -365,9 +363,9 @@ print("checked: on the same draw, it's what vitedu.data.mix does")
 #
 # `torch.optim.Adam(model.parameters(), lr=0.003, weight_decay=0.3)`
 #
-# The notebook you met in chapter 5 writes it like this. The paper has these numbers, and it
-# says "Adam", too. Let's run two epochs and watch the weights that make queries, keys and
-# values.
+# The notebook you met in chapter 5 writes it like this, and the paper has these numbers
+# and says "Adam", too. Let's run two epochs and watch the weights that make queries, keys
+# and values.
 
 
 # %%
@@ -418,8 +416,7 @@ two_epochs(torch.optim.AdamW)
 
 
 # %% [markdown]
-# One letter more, and the weights are still there. (The paper doesn't say how it decays;
-# the authors' later code does it as `AdamW` does.)
+# One letter more, and the weights are still there.
 #
 # Should *every* number decay, then? Shrink the scale of a LayerNorm, and you turn down the
 # volume of a whole block. So usually only *kernels* decay, the matrices of dense layers and
@@ -552,19 +549,17 @@ print(f"\n{'against the tutorial':32} points    ÷ error")
 print(judged("no shifts and mirrors", bare - plain))
 
 # %% [markdown]
-# Smaller patches bring the most, for four times the work. Without shifts and mirrors, three
-# points are gone and the gap is wide open. Mixup costs three points, mixup with cutmix
-# nearly four, and RandAugment far more. They bring variety to a network that hardly knows
-# its own pictures, so that fits the guess.
+# Smaller patches bring the most, for four times the work. Mixup costs three points, mixup
+# with cutmix nearly four, and RandAugment far more. They bring variety to a network that
+# hardly knows its own pictures, so that fits the guess.
 #
 # Chapter 5's cosine was a result, but here "no cosine" comes second, nearly two errors
-# ahead. That may fit as well: where time is short, it pays to keep the rate high. (Or the
-# rate suits it better, because we chose it for the recipe and not for its variants.)
+# ahead. (Where time is short, it may pay to keep the rate high.)
 #
 # Now count the rows that say *no result*, though each ingredient has a good paper behind
-# it. Decay is among them, as your pencil said. But look at the last line: without shifts and
-# mirrors, all the rest together still beats the tutorial. "No result" doesn't mean "no
-# effect". It means that three seeds can't see it. For half a point you'd need [many
+# it. Decay is among them, as your pencil said. But look at the last line: without shifts
+# and mirrors, all the rest together still beats the tutorial. So "no result" doesn't mean
+# "no effect". It means that three seeds can't see it. For half a point you'd need [many
 # more](#The-price-of-half-a-point).
 #
 # ## Which ingredients need a long run?
@@ -632,7 +627,6 @@ figures.show(*recipe.step())
 
 
 # %% [markdown]
-# It's the tutorial's loop, with chapter 5's `warmup_cosine` and what you've built here.
 # ($\eta$ is `lr`, and $\delta$ is `decay`. It lacks the record's smoothing, averaging and
 # [four small things](#The-record-in-numbers).)
 
@@ -657,8 +651,8 @@ def better(model, epochs, lr=0.001, decay=0.05, alpha=0.0):
 
 
 # %% [markdown]
-# Mixup is off, and decay has no time. So only one of your three ingredients is really at work
-# here.
+# Mixup is off, and decay has no time, so only one of your three ingredients is really at
+# work here.
 
 # %% tags=["nbval-ignore-output"]
 second = small()
@@ -669,9 +663,9 @@ runs = {"the tutorial": seen, "your recipe": seen_better}
 figures.show(*recipe.parting(runs))
 
 # %% [markdown]
-# It has learned far less by heart, and it knows the other pictures better. How sure are you?
-# Count the pictures that only one of the two gets right, as in chapter 5.
-# Then use the pooled spread.
+# It has learned far less by heart, and it knows the other pictures better. How sure are
+# you? Count the pictures that only one of the two gets right, as in chapter 5, then use
+# the pooled spread.
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -708,8 +702,8 @@ figures.show(*photos.pictures(panels, alt, columns=5))
 
 # %% [markdown]
 # In our run the tutorial gets five of them and the better recipe four: ten pictures prove
-# nothing. But look at the mistakes. Both take the car for a ship and the horse for a dog, and
-# you see why.
+# nothing. But look at the mistakes: both take the car for a ship and the horse for a dog,
+# and you see why.
 #
 # ## All the pictures
 #
@@ -755,13 +749,14 @@ if not gpu:
 # but by far the largest step on this page.
 #
 # The rows below the line were judged on the test part, each by one run, so compare them
-# with each other. The larger ViT and the CNN still learned from 5,000 pictures, and the CNN
+# with each other. The larger ViT and the CNN learned from 5,000 pictures, and the CNN
 # wins: a convolution is born knowing that a cat is a cat anywhere.
 #
-# Then comes the row you've been waiting for: a plain ViT that starts from nothing and gets
-# 87 of a hundred right. It's thirty times as large as yours, and it saw *all* the pictures,
-# 194 times each, with mixup, cutmix, RandAugment and stochastic depth. On one GPU that took
-# six and a half minutes. So a plain ViT *can* learn small photographs from scratch.
+# Then comes the one you've been waiting for, a plain ViT that starts from nothing and
+# gets 87 of a hundred right. It's thirty times as large as yours, and it saw *all* the
+# pictures, 194 times each, with mixup, cutmix, RandAugment and stochastic depth. On one
+# GPU that took six and a half minutes. So a plain ViT *can* learn small photographs from
+# scratch.
 #
 # The bottom row began with weights that had seen millions of photographs, and then learned
 # from 10,000 pictures of CIFAR-10. If you have few pictures of your own, do that ([chapter

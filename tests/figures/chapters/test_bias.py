@@ -36,8 +36,8 @@ def test_the_two_by_two_has_a_line_for_each_network_in_each_panel():
             places = [shift * steps for steps in (300, 1200)]
             assert list(line.get_xdata()) == pytest.approx(places)
             assert to_hex(line.get_color()) == color
-    assert "a stranger? anywhere: ResNet 60 % after 300" in alt
-    assert "ViT 98 % after 300, ViT 98 % after 1,200" in alt
+    assert "a stranger? anywhere: ResNet 60% after 300" in alt
+    assert "ViT 98% after 300, ViT 98% after 1,200" in alt
 
 
 def test_pieces_are_beside_their_photograph():

@@ -21,7 +21,7 @@ def test_a_point_per_network_in_the_colours_of_its_family():
     (axes,) = figure.axes
     colors = [to_hex(line.get_color()) for line in axes.lines]
     assert colors == [ATTENTION, PATCHES]
-    assert "4 ViTs from 5.4 to 8.1 %" in alt and "4 ResNets" in alt
+    assert "4 ViTs from 5.4 to 8.1%" in alt and "4 ResNets" in alt
 
 
 def test_the_arrow_is_as_long_as_a_resnet_needs():

@@ -110,7 +110,7 @@ def two_by_two(
     alt = (
         "Test accuracy by number of steps in four panels, after 10,000 "
         f"pictures, means over seeds. {'; '.join(told)}. Guessing gives "
-        "50 %."
+        "50%."
     )
     return figure, alt
 
@@ -141,7 +141,7 @@ def _curve(
     look = {"color": color, "linewidth": 2, "capsize": 3, "markersize": 6}
     axes.errorbar(places, means, errors, fmt=f"{marker}-", label=name, **look)
     return [
-        f"{name} {mean:.0f} % after {steps:,}"
+        f"{name} {mean:.0f}% after {steps:,}"
         for steps, mean in zip(rows, means, strict=True)
     ]
 
@@ -167,7 +167,7 @@ def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
     told = [f"{name} {', '.join(map(str, x))}" for name, x in table.items()]
     alt = (
         "Accuracy on ImageNet after pretraining on ImageNet, ImageNet-21k and "
-        f"JFT-300M: {'; '.join(told)} %. The L lines start below the B lines "
+        f"JFT-300M: {'; '.join(told)}%. The L lines start below the B lines "
         "of the same patch size and end above them."
     )
     return figure, alt
@@ -216,7 +216,7 @@ def growing(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     half = len(told) // 2
     alt = (
         f"Two panels over {counts[0]:,} to {counts[-1]:,} shapes. Accuracy on "
-        f"new shapes: {'; '.join(told[:half])} %. On six unseen forms, from "
-        f"ten pictures of each: {'; '.join(told[half:])} %."
+        f"new shapes: {'; '.join(told[:half])}%. On six unseen forms, from "
+        f"ten pictures of each: {'; '.join(told[half:])}%."
     )
     return figure, alt

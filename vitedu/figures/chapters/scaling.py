@@ -29,7 +29,7 @@ def table(points: Points) -> "tuple[Figure, str]":
         axes.plot(cost, accuracy, marker, label=name, **look)
         told.append(
             f"{len(cost)} {name}s from {accuracy.min():.1f} to "
-            f"{accuracy.max():.1f} %"
+            f"{accuracy.max():.1f}%"
         )
     _costs(axes)
     axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
@@ -107,7 +107,7 @@ def times(
     )
     alt = (
         "How many times a ViT's compute a ResNet needs for the same error, "
-        f"with a band of 90 %: {first} at {budgets[0]:.0f} exaFLOPs, falling "
+        f"with a band of 90%: {first} at {budgets[0]:.0f} exaFLOPs, falling "
         f"to {last} at {budgets[-1]:,.0f}. A grey band from 2 to 4 is the "
         "paper's sentence."
     )
@@ -133,7 +133,7 @@ def sets(found: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
     bare(axes)
     alt = (
         "How many times a ViT's compute a ResNet needs, for each data set "
-        f"with an interval of 90 %: {'; '.join(told)}. A grey band from 2 to "
+        f"with an interval of 90%: {'; '.join(told)}. A grey band from 2 to "
         "4 is the paper's sentence."
     )
     return figure, alt
@@ -146,7 +146,7 @@ def ours(
 ) -> "tuple[Figure, str]":
     """Losses (n,) over teraFLOPs (n,), a point per run, in logarithms.
 
-    With lines (a, b), and bands of 90 % from resampled lines (samples,).
+    With lines (a, b), and bands of 90% from resampled lines (samples,).
     """
     figure, axes = chart(WIDTH, 4)
     told = []

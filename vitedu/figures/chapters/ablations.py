@@ -203,9 +203,9 @@ def rates(
     """Accuracy over the rate: {name: (rates, percent per rate and seed)}."""
     figure, axes = chart(WIDTH, 3.3)
     told = []
-    looks = ((CLASS, "o"), (PATCHES, "s"))
+    looks = ((CLASS, "o"), (PATCHES, "s"), (POSITIONS, "D"), (MLP, "^"))
     for (name, (x, runs)), (color, marker) in zip(
-        curves.items(), looks, strict=True
+        curves.items(), looks, strict=False
     ):
         means = [_mean(each) for each in runs]
         axes.plot(x, means, color=color, linewidth=2, label=name, marker=marker)

@@ -148,18 +148,20 @@ ROWS = [
 ]
 
 
-def kept(name: str, compute: Callable[[], dict]) -> dict | None:
+def kept(
+    name: str, compute: Callable[[], dict], folder: Path = RUNS
+) -> dict | None:
     """What the file of this name has; None: another process is at it."""
-    path = RUNS / f"{name}.json"
+    path = folder / f"{name}.json"
     if not path.exists():
-        RUNS.mkdir(parents=True, exist_ok=True)
-        if any(alive(each) for each in RUNS.glob(f"{name}.[0-9]*")):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(alive(each) for each in folder.glob(f"{name}.[0-9]*")):
             return None
         claim = path.with_suffix(f".{os.getpid()}")
         claim.touch()
         claim.write_text(json.dumps(compute()))
         claim.rename(path)
-        print(name, path.read_text(), flush=True)
+        print(name, path.read_text()[:500], flush=True)
     return json.loads(path.read_text())
 
 

@@ -49,3 +49,12 @@ def test_every_set_has_its_interval():
     ends = [list(line.get_xdata()) for line in figure.axes[0].lines[::2]]
     assert ends == [[2.8, 5.8], [17.0, 80.0]]
     assert "mean 4.0 (2.8 to 5.8); Flowers 44.0" in alt
+
+
+def test_every_run_of_ours_is_a_point_beside_its_line_and_band():
+    drawn = {family: (a[None], b[None]) for family, (a, b) in LAWS.items()}
+    figure, alt = scaling.ours(POINTS, LAWS, drawn)
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    # a single draw has no breadth
+    assert band[:, 1].max() == pytest.approx(12 * 50**-0.1)
+    assert "ViT 8.11 to 5.35, exponent -0.10" in alt

@@ -139,6 +139,47 @@ def sets(found: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
     return figure, alt
 
 
+def ours(
+    points: Points,
+    laws: Mapping[str, tuple[Tensor, Tensor]],
+    drawn: Mapping[str, tuple[Tensor, Tensor]],
+) -> "tuple[Figure, str]":
+    """Losses (n,) over teraFLOPs (n,), a point per run, in logarithms.
+
+    With lines (a, b), and bands of 90 % from resampled lines (samples,).
+    """
+    figure, axes = chart(WIDTH, 4)
+    told = []
+    for family, (cost, loss) in points.items():
+        name, color, marker = NETWORKS[family]
+        x = torch.logspace(*cost[[0, -1]].log10().tolist(), 40).double()
+        a, b = laws[family]
+        (all_a, all_b), ends = drawn[family], torch.tensor([0.05, 0.95])
+        lines = all_a[:, None] * x ** all_b[:, None]
+        low, high = lines.quantile(ends.double(), dim=0).numpy()
+        axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+        axes.plot(x, a * x**b, color=color, linewidth=2)
+        axes.plot(cost, loss, marker, color=color, markersize=6, alpha=0.6)
+        words = rf"{name}: $C^{{{b.item():.2f}}}$"
+        axes.plot([], [], marker, color=color, label=words)
+        told.append(
+            f"{name} {a * x[0] ** b:.2f} to {a * x[-1] ** b:.2f}, exponent "
+            f"{b.item():.2f}"
+        )
+    axes.set(xscale="log", yscale="log")
+    axes.minorticks_off()
+    axes.set_xlabel("compute $C$ (teraFLOPs)", fontsize=12)
+    axes.set_ylabel("loss on new shapes", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.legend(fontsize=11, frameon=False)
+    bare(axes)
+    alt = (
+        "Loss over compute, both in logarithms, three runs at each of four "
+        f"sizes, and a line with its band for each family: {'; '.join(told)}."
+    )
+    return figure, alt
+
+
 def _costs(axes: "Axes") -> None:
     """A logarithmic axis of exaFLOPs."""
     axes.set(xscale="log", xlim=(40, 5500))

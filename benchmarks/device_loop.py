@@ -3,16 +3,14 @@
     train(model, images, labels, lr=4e-3, steps=2000, seed=0)
 
 Images are uint8 (n, 3, h, w); each is moved by up to four pixels and flipped at
-random. A GPU gets every update as a graph, since a small network's kernels
-would wait for the host.
+random.
 """
 
-import warnings
 from collections.abc import Callable
-from functools import cache
 
 import torch
 import torch.nn.functional as F
+from graphs import replay
 from torch import Tensor, nn
 
 from vitedu.plain import warmup_cosine
@@ -63,7 +61,6 @@ def train(
     seed: int,
     batch: int,
     watch: Callable[[int], None] | None = None,
-    as_graph: bool = True,
 ) -> None:
     """AdamW with warm-up and cosine; `watch` is called 20 times."""
     device = images.device
@@ -71,80 +68,18 @@ def train(
         each.to(device) for each in draws(len(images), steps, batch, seed)
     )
     optimizer = torch.optim.AdamW(
-        parameter_groups(model, weight_decay=0.05),
-        lr=torch.tensor(0.0, device=device),
-        fused=True,
-        capturable=device.type == "cuda",
+        parameter_groups(model, weight_decay=0.05), fused=True
     )
-    index, move = order[0].clone(), moves[0].clone()
-
-    def gradients_and_step() -> None:
-        x = normalised(moved(images[index], move))
-        F.cross_entropy(model(x), labels[index]).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    def update() -> None:
-        optimizer.zero_grad()
-        gradients_and_step()
-
-    if device.type == "cuda" and as_graph:
-        update = captured(update, gradients_and_step, optimizer)
+    replay(model, normalised(images[:batch]))
     for step in range(steps):
         rate = warmup_cosine(step + 1, lr, steps + 1, steps // 10)
         for group in optimizer.param_groups:
-            group["lr"].fill_(rate)
-        index.copy_(order[step])
-        move.copy_(moves[step])
-        update()
+            group["lr"] = rate
+        x = normalised(moved(images[order[step]], moves[step]))
+        loss = F.cross_entropy(model(x), labels[order[step]])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
         if watch is not None and (step + 1) % (steps // WATCHED) == 0:
             watch(step + 1)
-
-
-def captured(
-    update: Callable[[], None],
-    gradients_and_step: Callable[[], None],
-    optimizer: torch.optim.Optimizer,
-) -> Callable[[], None]:
-    """The update as a CUDA graph, which is started by one call.
-
-    The three updates before it, at a rate of 0, leave the weights alone.
-    """
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            update()
-    torch.cuda.current_stream().wait_stream(side)
-    optimizer.zero_grad()  # so that backward writes gradients, adds to none
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        gradients_and_step()
-    for state in optimizer.state.values():
-        for tensor in state.values():
-            tensor.zero_()
-    return graph.replay
-
-
-@cache
-def graphs_work(build: Callable[[], nn.Module]) -> bool:
-    """Whether twenty updates as graphs end on the weights of twenty others."""
-    if not torch.cuda.is_available():
-        return False
-    images = torch.randint(256, (512, 3, 64, 64), dtype=torch.uint8).cuda()
-    labels = torch.arange(512).cuda() % 10
-    ends = []
-    try:
-        for as_graph in (False, True):
-            torch.manual_seed(0)
-            model = build().cuda()
-            settings = {"lr": 1e-3, "steps": 20, "seed": 0, "batch": 64}
-            train(model, images, labels, **settings, as_graph=as_graph)
-            weights = [each.detach() for each in model.parameters()]
-            ends.append(nn.utils.parameters_to_vector(weights))
-    except RuntimeError as error:
-        warnings.warn(f"no graphs: {error}", stacklevel=2)
-        return False
-    off = ((ends[0] - ends[1]).norm() / ends[0].norm()).item()
-    print(f"weights after graphs are off by {off:.1e}", flush=True)
-    return off < 0.02

@@ -19,6 +19,7 @@ Made for a GPU.
 """
 
 import fcntl
+import gc
 import hashlib
 import json
 import statistics
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from device_loop import graphs_work, normalised, train
+from device_loop import normalised, train
 from family_networks import BUILD, FAMILIES, SIZES, macs
 from recorded import result_fields
 from resnets_on_shapes import NETWORKS as OLD_NETWORKS
@@ -154,6 +155,9 @@ def few_shots(model: nn.Module) -> dict[str, float]:
 
 
 def started(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """A new network, after the memory of the one before it is given back."""
+    gc.collect()
+    torch.cuda.empty_cache()
     torch.manual_seed(seed)
     return build().to(DEVICE)
 
@@ -184,15 +188,14 @@ def learn(
         train = score(model, images[:1000], labels[:1000])
         return {"test": score(model, *test), "train": train}
 
-    as_graph = graphs_work(BUILD["resnet-6"])
     begun = time.perf_counter()
     settings = {"lr": lr, "steps": steps, "seed": seed, "batch": batch}
-    train(model, images, labels, **settings, watch=watch, as_graph=as_graph)
+    train(model, images, labels, **settings, watch=watch)
     seconds = round(time.perf_counter() - begun, 1)
     end = judged()
     model.load_state_dict(best)
     found = {"end": end, "best": judged() | few_shots(model)}
-    return found | {"seconds": seconds, "graph": as_graph, "curve": curve}
+    return found | {"seconds": seconds, "curve": curve}
 
 
 def untrained(network: str, seed: int) -> dict[str, float]:
@@ -295,7 +298,6 @@ def metric(
                 for run in runs
             ],
             "seconds_per_seed": [run["seconds"] for run in runs],
-            "as_graph": all(run["graph"] for run in runs),
         }
     for key in (f"shots_{k}" for k in SHOTS):
         found[f"{key}_per_seed"] = [run.get("best", run)[key] for run in runs]

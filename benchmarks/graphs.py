@@ -46,9 +46,9 @@ def replay(
     model.forward = forward
 
 
-def replay_run(start: Start) -> None:
-    """The same for a run of `fit`, as its `on_start`."""
-    config = start.config
+def replay_steps(start: Start) -> None:
+    """As `on_start` of `fit`: what it trains is replayed."""
+    config, state = start.config, start.state
     shape = config.model.in_channels, *config.model.image_size
     images = torch.randn(config.batch_size, *shape, device=config.device)
-    replay(start.state.model, images, start.state.precision.autocast())
+    replay(state.model, images, state.precision.autocast())

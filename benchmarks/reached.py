@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from graphs import replay_run
+from graphs import replay_steps
 
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
@@ -36,7 +36,7 @@ def reach(
     def begin(start: Start) -> None:
         if on_start is not None:
             on_start(start)
-        replay_run(start)
+        replay_steps(start)
 
     run = fit(config, out, on_start=begin)
     plain = replace(

@@ -22,7 +22,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphs import replay_run
 from kept import kept, read
 from recorded import result_fields
 
@@ -156,13 +155,7 @@ def trained(
     row: Row, lr: float, seed: int, learned: Split, test: Split
 ) -> dict[str, float]:
     """Percent right of new images, and of those it learned from."""
-    run = fit(
-        settings(row, lr, seed),
-        train=learned,
-        test=test,
-        on_start=replay_run,
-        progress=False,
-    )
+    run = fit(settings(row, lr, seed), train=learned, test=test, progress=False)
     known = accuracy(run.model, learned, batch_size=CHUNK).accuracy
     tested = run.result["metrics"]["test_accuracy"]["value"]
     return {"test": tested, "train": known}

@@ -69,7 +69,7 @@ def test_a_line_per_network_over_what_it_was_pretrained_on(name, style):
 def test_growing_data_have_a_line_per_network_in_both_panels():
     metrics = {
         f"{network}-{images}": {
-            "per_seed": [60.0, 80.0],
+            "best_per_seed": [60.0, 80.0],
             "shots_10_per_seed": [20.0, 30.0],
         }
         for network in ("vit-11", "vit-36", "resnet-11", "resnet-36")

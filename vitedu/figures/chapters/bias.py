@@ -181,7 +181,7 @@ def growing(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     """
     figure, grid = chart(WIDTH, 6, 2, sharex=True)
     titles = {
-        "per_seed": "new shapes (%)",
+        "best_per_seed": "new shapes (%)",
         "shots_10_per_seed": "unseen forms, ten of each (%)",
     }
     told = []

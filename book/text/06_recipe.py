@@ -640,7 +640,7 @@ for name, (switch, _) in INGREDIENTS.items():
 # (Averaging gives a hint while the rate is high, and nothing at the end.)
 #
 # Mixup with cutmix still costs five points, and RandAugment fifteen. The recipe's own gap
-# is only two points, so they bring variety to a network that has no use for it yet. So
+# is only two points, so they bring variety to a network that has no use for it yet. And
 # our guess stands, as far as we could look. Whether *these two* would turn in a longer
 # run, we don't know.
 #

@@ -76,7 +76,7 @@ def test_a_single_run_is_a_ring_without_a_bar_and_a_long_name_is_broken():
 def test_an_arrow_leads_from_the_short_run_to_the_long_one():
     brings = {"mixup": (-2.5, 1.5), "smoothing": (0.2, 0.5)}
     kinds = {"mixup": recipe.PICTURES, "smoothing": recipe.LABELS}
-    figure, alt = recipe.turning(brings, kinds, (8, 24), band=0.9)
+    figure, alt = recipe.turning(brings, kinds, ("8", "24"), band=0.9)
     (axes,) = figure.axes
     (arrow,) = axes.texts  # what changes by less than the band has none
     assert (arrow.xyann[0], arrow.xy[0]) == (-2.5, 1.5)

@@ -206,12 +206,12 @@ def switches(
 def turning(
     brings: Mapping[str, tuple[float, float]],
     kinds: Mapping[str, str],
-    epochs: tuple[int, int],
+    lengths: tuple[str, str],
     band: float,
 ) -> "tuple[Figure, str]":
-    """What each ingredient brings after a short run and a long one, in points.
+    """What each ingredient brings early and late, in points.
 
-    The arrow leads from the ring, the short run, to the dot, the long one.
+    The arrow leads from the ring to the dot; `lengths` say when these were.
     Within `band` of zero nothing is said. The rows come in the order given.
     """
     figure, axes = chart(WIDTH, 0.47 * len(brings) + 1.5)
@@ -237,10 +237,9 @@ def turning(
         axes.plot([], [], "o", color=STREAM, markerfacecolor=face)[0]
         for face in ("white", STREAM)
     ]
-    words = [f"{many} epochs" for many in epochs]
     axes.legend(
         handles,
-        words,
+        lengths,
         loc="lower left",
         bbox_to_anchor=(0, 1),
         ncols=2,
@@ -251,8 +250,8 @@ def turning(
     axes.tick_params(labelsize=11)
     bare(axes)
     return figure, (
-        f"Points that each ingredient brings after {epochs[0]} epochs and "
-        f"after {epochs[1]}: {'; '.join(told)}. Less than {band:.1f} either "
+        f"Points that each ingredient brings after {lengths[0]} and after "
+        f"{lengths[1]}: {'; '.join(told)}. Less than {band:.1f} either "
         "way is called nothing."
     )
 

@@ -117,7 +117,8 @@ def test_a_chapter_shows_before_it_folds(site):
         assert not re.search(r'</details>\s*<div class="cell_output', text)
         opening = text.partition("<h2")[0]
         if "<img" in opening and "tag_margin" not in opening:
-            assert "<details" not in opening.partition("<img")[0], page
+            above = opening.partition("<img")[0]
+            assert not re.search(r"tag_hide-[^>]*>\s*<details", above), page
         solutions = text.partition('id="solutions"')[2]
         assert "Show code cell content" not in solutions, page
 

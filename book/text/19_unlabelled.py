@@ -372,14 +372,14 @@ for name, words in NAMES.items():
 # Now look at the left panel. With a single labelled digit of each kind, MAE's features
 # already get nearly half of the new digits right, and pixels only a third. So it has
 # found out by itself, to some degree, what makes two pictures alike. But with a hundred of
-# each, plain pixels are a point ahead (a hint). Such short pretraining doesn't make great
-# frozen features.
+# each, plain pixels are a point ahead (a hint, by the rule of [chapter 5](05_mnist.ipynb)).
+# Such short pretraining doesn't make great frozen features.
 #
 # Is fine-tuning magic? No, a head start. From scratch the network has hardly got going: the
 # last column says that it doesn't even know its own thousand digits. And after so short a
 # tuning, MAE is only level with a probe on the pixels. So give both three times as many
 # steps. From scratch it's 74% now, and from MAE 94%: only twenty points apart, fewer than
-# with frozen features. So the answer to our question depends on how long you tune. But MAE
+# with frozen features. The answer depends on how long you tune. But MAE
 # is now ten points above the pixels, with the same thousand labels! (That's a result.) A
 # minute and a half without any labels has bought it.
 #
@@ -670,23 +670,7 @@ print("check: from -1 to 1, more than nine labels in ten are the same")
 # The paper tried three: the mean colour; the patch shrunk to 4 × 4 pixels with a class
 # for each of them; and all pixels with a squared error. All worked, the last slightly
 # worse, and 15% of spoilt patches, as in BERT, slightly worse than half.
-# `MPPConfig(target=...)` knows all three, as `"mean"`, `"small"` and `"pixels"`. Here they are
-# on our digits, for as many multiply-adds each, then with the thousand labels and 150 steps:
-
-# %% tags=["hide-input"]
-more = results.read("unlabelled-targets")["metrics"]
-print("right on new digits (%)     frozen    fine-tuned")
-for name, words in unlabelled.TARGETS.items():
-    cells = []
-    for kind in ("probe", "tuned"):
-        each = more.get(f"{kind}/{name}") or record[f"{kind}/mpp-mnist"]
-        values = torch.tensor(each["per_seed"])
-        error = values.std().item() / len(values) ** 0.5
-        cells.append(f"{values.mean():6.1f} ± {error:.1f}")
-    print(f"{words:20} {'  '.join(cells)}")
-
-# %% [markdown]
-# TARGETS-PROSE
+# `MPPConfig(target=...)` knows all three, as `"mean"`, `"small"` and `"pixels"`.
 #
 # ### Does it look at pictures differently?
 #

@@ -1,18 +1,16 @@
 """How much of a sheet a ViT reads once digits have been everywhere.
 
-    VITEDU_DATA=... python benchmarks/digits_anywhere.py [--long]
+    VITEDU_DATA=... python benchmarks/digits_anywhere.py
 
 Chapter 14's small ViT and small ResNet learn digits of 14 x 14 pixels that are
 put anywhere on sheets of 28 x 28, at a new random place each time: 250, 2,500
-or 25,000 digits of MNIST, 40,000 sheets of each kind as in the chapter, or two
-million with --long. They are judged on new digits at every second place of a
-row and of a column (with --long at each of the 15 x 15), and on those that they
-learned from. A network has the best of growing rates by other digits, learning
-from 2,500. Trainings are on a GPU if there is one, and each is kept in
-`runs/digits-anywhere`; several processes share the work.
+or 25,000 digits of MNIST, two million sheets of each kind. They are judged on
+1,000 new digits at each of the 15 x 15 places, and on as many of those that
+they learned from. A network has the best of growing rates by 1,000 other
+digits, learning from 2,500. Trainings are on a GPU if there is one, and each is
+kept in `runs/digits-anywhere`; several processes share the work.
 `vitedu/results/digits-anywhere.json` has the rows whose three seeds are there,
-with the mean map of each, and `digits-anywhere-long.json` also what the rates
-reached, n = 1, in place of rows that aren't.
+with the mean map of each; with --rates what the rates reached, n = 1.
 """
 
 import argparse
@@ -22,7 +20,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -38,27 +36,15 @@ from vitedu.model.convolution import StdConv2d
 from vitedu.plain import ViT, warmup_cosine
 from vitedu.train import find_device
 
-RUNS = Path(__file__).parents[1] / "runs"
+TARGET = Path(results.__file__).parent / "digits-anywhere.json"
+RUNS = Path(__file__).parents[1] / "runs/digits-anywhere"
 DEVICE = find_device("auto")
 SEEDS = (0, 1, 2)
 SIZES = (250, 2_500, 25_000)
-CHOOSING = 2_500
+STEPS, BATCH = 4_000, 512
+NUM_TEST, CHOOSING = 1_000, 2_500
+RATES = (2e-3, 4e-3, 1e-3)
 PLACES = 15  # in a row, and in a column
-
-
-class Length(NamedTuple):
-    """How long the trainings are, and how closely they're looked at."""
-
-    name: str
-    steps: int
-    batch: int
-    rates: tuple[float, ...]  # the first; further ones follow at an edge
-    num_test: int
-    apart: int  # places of a test
-
-
-SHORT = Length("digits-anywhere", 625, 64, (3e-3, 1.5e-3, 6e-3), 500, 2)
-LONG = Length("digits-anywhere-long", 4_000, 512, (2e-3, 4e-3, 1e-3), 1_000, 1)
 
 
 def vit() -> nn.Module:
@@ -84,7 +70,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {"vit": vit, "resnet": resnet}
 
 
 @cache
-def digits(num_test: int) -> dict[str, tuple[Tensor, Tensor]]:
+def digits() -> dict[str, tuple[Tensor, Tensor]]:
     """Digits (n, 14, 14) from 0 to 1 and labels: to learn, to choose, to test.
 
     The first are in a random order that is always the same.
@@ -93,8 +79,8 @@ def digits(num_test: int) -> dict[str, tuple[Tensor, Tensor]]:
     order = torch.randperm(60_000, generator=torch.Generator().manual_seed(0))
     parts = {
         "learn": (found.train, order[: max(SIZES)]),
-        "choose": (found.train, order[-num_test:]),
-        "test": (found.test, torch.arange(num_test)),
+        "choose": (found.train, order[-NUM_TEST:]),
+        "test": (found.test, torch.arange(NUM_TEST)),
     }
     small = {}
     for name, (split, rows) in parts.items():
@@ -120,21 +106,20 @@ def train(
     labels: Tensor,
     lr: float,
     seed: int,
-    how: Length,
 ) -> None:
     """AdamW with warm-up and cosine on sheets that are new at each step."""
-    replay(model, torch.randn(how.batch, 1, 28, 28, device=DEVICE))
+    replay(model, torch.randn(BATCH, 1, 28, 28, device=DEVICE))
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     generator = torch.Generator().manual_seed(seed)
-    size = how.steps, how.batch
+    size = STEPS, BATCH
     drawn = [
         torch.randint(most, size, generator=generator).to(DEVICE)
         for most in (len(images), PLACES, PLACES)
     ]
-    for step in range(how.steps):
+    for step in range(STEPS):
         for group in optimizer.param_groups:
-            group["lr"] = warmup_cosine(step, lr, how.steps, how.steps // 10)
+            group["lr"] = warmup_cosine(step, lr, STEPS, STEPS // 10)
         which, rows, columns = (each[step] for each in drawn)
         logits = model(at(images[which], rows, columns))
         loss = F.cross_entropy(logits, labels[which])
@@ -145,17 +130,13 @@ def train(
 
 
 @torch.no_grad()
-def reading(
-    model: nn.Module, images: Tensor, labels: Tensor, apart: int
-) -> Tensor:
+def reading(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     """How many digits it reads at each place, in percent: (15, 15)."""
-    places = range(0, PLACES, apart)
-    shares = torch.zeros(len(places), len(places), device=DEVICE)
-    for i, row in enumerate(places):
-        for j, column in enumerate(places):
-            rows, columns = (torch.full_like(labels, x) for x in (row, column))
-            answers = model(at(images, rows, columns)).argmax(dim=1)
-            shares[i, j] = 100 * (answers == labels).float().mean()
+    shares = torch.zeros(PLACES, PLACES, device=DEVICE)
+    for i, j in product(range(PLACES), repeat=2):
+        rows, columns = (torch.full_like(labels, x) for x in (i, j))
+        answers = model(at(images, rows, columns)).argmax(dim=1)
+        shares[i, j] = 100 * (answers == labels).float().mean()
     return shares.cpu()
 
 
@@ -164,19 +145,16 @@ def trained(
     size: int,
     lr: float,
     seed: int,
-    how: Length,
     part: str = "test",
 ) -> dict[str, Any]:
     """The map of a network, and the mean of that of digits it learned from."""
     torch.manual_seed(seed)
     model = NETWORKS[network]().to(DEVICE)
-    data = digits(how.num_test)
-    images, labels = (x[:size] for x in data["learn"])
-    train(model, images, labels, lr, seed, how)
+    images, labels = (x[:size] for x in digits()["learn"])
+    train(model, images, labels, lr, seed)
     model.eval()
-    new = reading(model, *data[part], how.apart)
-    some = how.num_test // 2
-    known = reading(model, images[:some], labels[:some], how.apart)
+    new = reading(model, *digits()[part])
+    known = reading(model, images[:NUM_TEST], labels[:NUM_TEST])
     return {
         "test": new.mean().item(),
         "train": known.mean().item(),
@@ -184,14 +162,14 @@ def trained(
     }
 
 
-def climb(network: str, how: Length) -> dict[float, dict[str, Any]] | None:
+def climb(network: str) -> dict[float, dict[str, Any]] | None:
     """What each rate reached; None: another process is at one of them."""
-    waiting, reached = list(how.rates), {}
+    waiting, reached = list(RATES), {}
     while waiting:
         found = {
             lr: kept(
-                RUNS / how.name / f"rate-{network}-{lr:g}.json",
-                partial(trained, network, CHOOSING, lr, 0, how, "choose"),
+                RUNS / f"rate-{network}-{lr:g}.json",
+                partial(trained, network, CHOOSING, lr, 0, "choose"),
                 DEVICE,
             )
             for lr in waiting
@@ -212,33 +190,33 @@ def best_of(rates: dict[float, dict[str, Any]]) -> float:
     return max(rates, key=lambda lr: rates[lr]["found"]["test"])
 
 
-def work(how: Length) -> bool:
+def work() -> bool:
     """Measure what nobody else is at; whether all of it is there."""
     metrics = {}
     for sizes in (SIZES[:2], SIZES[2:]):
         for network, size in product(NETWORKS, sizes):
-            rates = climb(network, how)
+            rates = climb(network)
             if rates is None:
                 continue
             lr = best_of(rates)
             runs = [
                 kept(
-                    RUNS / how.name / f"{network}-{size}-{seed}.json",
-                    partial(trained, network, size, lr, seed, how),
+                    RUNS / f"{network}-{size}-{seed}.json",
+                    partial(trained, network, size, lr, seed),
                     DEVICE,
                 )
                 for seed in SEEDS
             ]
             if None not in runs:
                 metrics[f"{network}-{size}"] = metric(network, runs, rates)
-                record(how, metrics, runs)
+                record(metrics, runs)
     return len(metrics) == len(NETWORKS) * len(SIZES)
 
 
-def kept_rates(network: str, how: Length) -> dict[float, dict[str, Any]]:
+def kept_rates(network: str) -> dict[float, dict[str, Any]]:
     """What is kept of a network's rates."""
     found = {}
-    for path in (RUNS / how.name).glob(f"rate-{network}-*.json"):
+    for path in RUNS.glob(f"rate-{network}-*.json"):
         found[float(path.stem.removeprefix(f"rate-{network}-"))] = read(path)
     return found
 
@@ -268,60 +246,54 @@ def metric(
     return row
 
 
-def record(
-    how: Length, metrics: dict[str, Any], parts: list[dict[str, Any]]
-) -> None:
+def record(metrics: dict[str, Any], parts: list[dict[str, Any]]) -> None:
     """Write the rows that are there, by the machine that measured them."""
-    everything = [read(path) for path in (RUNS / how.name).glob("*.json")]
+    everything = [read(path) for path in RUNS.glob("*.json")]
     command = "python benchmarks/digits_anywhere.py"
-    if how is LONG:
-        command += " --long"
     result = {
         **result_fields(
-            how.name, command, sum(each["seconds"] for each in everything)
+            TARGET.stem, command, sum(each["seconds"] for each in everything)
         ),
         **{x: parts[0][x] for x in ("hardware", "versions", "commit")},
-        "config": {"steps": how.steps, "batch_size": how.batch, "warmup": 0.1},
+        "config": {"steps": STEPS, "batch_size": BATCH, "warmup": 0.1},
         "metrics": metrics,
         "seeds": list(SEEDS) if "per_seed" in str(metrics) else [0],
         "dataset": {
             "name": "mnist",
             "digest": load_dataset("mnist").digest,
             "num_train": max(SIZES),
-            "num_test": how.num_test,
+            "num_test": NUM_TEST,
         },
         "notes": "maps are means of the seeds; rows without seeds are the best "
         "of the rates, seed 0, on digits held out",
     }
     if "NVIDIA" in result["hardware"]:
         result["tier"] = "gpu"
-    results.write(results.FOLDER / f"{how.name}.json", result)
+    results.write(TARGET, result)
 
 
-def record_rates(how: Length) -> None:
+def record_rates() -> None:
     """In place of rows that aren't there, what the rates reached."""
     metrics, parts = {}, []
     for network in NETWORKS:
-        rates = kept_rates(network, how)
+        rates = kept_rates(network)
         if rates:
             best = rates[best_of(rates)]
             metrics[f"{network}-{CHOOSING}"] = metric(network, [best], rates)
             parts.append(best)
-    record(how, metrics, parts)
+    record(metrics, parts)
 
 
 def main() -> None:
     """Measure and record until all rows are whole."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--long", action="store_true", help="two million")
     parser.add_argument("--rates", action="store_true", help="only record them")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    how = LONG if options.long else SHORT
     if options.rates:
-        record_rates(how)
+        record_rates()
         return
-    while not work(how):
+    while not work():
         time.sleep(2)
 
 

@@ -1,7 +1,7 @@
 """Six tasks in VTAB's manner: 1,000 images each, frozen and fine-tuned.
 
-    python tools/cifar_jpeg.py FOLDER FILE.npz
-    VITEDU_DATA=... python benchmarks/vtab_six.py FILE.npz [--tune | --small]
+    python tools/cifar_jpeg.py FOLDER cifar10-jpeg75.npz
+    VITEDU_DATA=... python benchmarks/vtab_six.py cifar10-jpeg75.npz [--tune]
 
 Natural: CIFAR-10 (a JPEG copy), MNIST and TrashNet. Structured, three questions
 about the same drawings of `shapes`: which form, how many things, in which ninth
@@ -13,18 +13,15 @@ square, of 128 pixels here.
 * frozen: a linear probe on the class token of ViT-Ti/16, at 128 pixels and
   (frozen-64) at 64. Probes take the penalty of the lowest loss on the 200, task
   by task and seed by seed;
-* tuned: all weights, in batches of 16. With --tune, at 128 pixels and in ten
-  epochs, on a GPU if there is one, three seeds. Each task has its own rate,
-  that of the highest accuracy on the 200, the mean of the seeds; a best rate at
-  the edge of those tried is followed by one further on. With --small, which is
-  what the hours allowed, at 64 pixels, in five epochs, one seed, and at one
-  rate for all tasks, the best of 0.003, 0.01 and 0.03 on the 200 of `place`;
-  beside it, `frozen-64`.
+* tuned (with --tune): all weights, ten epochs in batches of 16, on a GPU if
+  there is one. Each task has its own rate, that of the highest accuracy on the
+  200, the mean of the seeds; a best rate at the edge of those tried is followed
+  by one further on.
 
 What is measured goes to runs/vtab-six/ and is not measured twice; several
-processes with --tune share the work. Probes (and `place` tuned at 64 pixels by
-three seeds) are recorded in `vitedu/results/vtab-six.json`, and fine-tuning in
-`vtab-six-tuned.json` or `vtab-six-small.json`, task by task.
+processes with --tune share the work. Probes are recorded in
+`vitedu/results/vtab-six.json`, and fine-tuning in `vtab-six-tuned.json`, task
+by task.
 """
 
 import argparse
@@ -58,7 +55,6 @@ NUM_TEST, TEST_SEED = 2_000, 2**20
 SPEC = PreprocessSpec(image_size=SIDE)  # squeezed, bilinear
 RATES = (0.003, 0.01, 0.03, 0.1)
 EPOCHS, BATCH_SIZE = 10, 16
-SMALL, SMALL_EPOCHS, SMALL_RATE = 64, 5, 0.03
 NATURAL = ("cifar10", "mnist", "trashnet")
 STRUCTURED = ("form", "count", "place")
 TASKS = NATURAL + STRUCTURED
@@ -133,18 +129,18 @@ def model_at(side: int) -> Any:
 
 
 def described(
-    name: str, seed: int, side: int, cifar: str
+    name: str, seed: int, cifar: str
 ) -> dict[str, tuple[Features, Features]]:
     """(of 1,000, of the test images) by what describes them.
 
     The three questions about drawings share the features.
     """
     of_drawings = name in STRUCTURED
-    path = KEPT / f"{'shapes' if of_drawings else name}-{side}-{seed}.pt"
+    path = KEPT / f"{'shapes' if of_drawings else name}-{SIDE}-{seed}.pt"
     if not path.exists():
         KEPT.mkdir(parents=True, exist_ok=True)
         started = time.perf_counter()
-        model, found = model_at(side), {}
+        model, found = model_at(SIDE), {}
         parts = task(name, seed, cifar)
         for part, split in zip(parts._fields, parts, strict=True):
             other = KEPT / path.name.replace(f"-{seed}.", "-0.")
@@ -186,10 +182,9 @@ def shrunk(split: Split) -> torch.Tensor:
     return torch.cat(rows)
 
 
-def probed(name: str, seed: int, *, how: str, cifar: str) -> dict[str, float]:
+def probed(name: str, seed: int, how: str, cifar: str) -> dict[str, float]:
     """Percent right; the penalty is that of the lowest loss on the 200."""
-    kind, _, side = how.partition("-")
-    train, test = described(name, seed, int(side or SIDE), cifar)[kind]
+    train, test = described(name, seed, cifar)[how]
     learned, (x, y) = (
         train.take(torch.arange(NUM_TRAIN)),
         train.take(torch.arange(NUM_TRAIN, NUM_IMAGES)),
@@ -217,12 +212,11 @@ def probed(name: str, seed: int, *, how: str, cifar: str) -> dict[str, float]:
 
 
 @lru_cache(2)
-def squeezed(name: str, seed: int, side: int, cifar: str) -> Task:
+def squeezed(name: str, seed: int, cifar: str) -> Task:
     """The pictures as pixels of the size that the network gets."""
-    spec = PreprocessSpec(image_size=side)
     parts = []
     for split in task(name, seed, cifar):
-        source = vitedu.data.as_source(split, preprocess=spec)
+        source = vitedu.data.as_source(split, preprocess=SPEC)
         images, labels = zip(
             *source.batches(epoch=0, seed=0, batch_size=100), strict=True
         )
@@ -233,17 +227,10 @@ def squeezed(name: str, seed: int, side: int, cifar: str) -> Task:
 
 
 def tuned(
-    name: str,
-    seed: int,
-    *,
-    lr: float,
-    cifar: str,
-    choose: bool = False,
-    is_small: bool = False,
+    name: str, seed: int, lr: float, cifar: str, choose: bool = False
 ) -> dict[str, float]:
     """All weights learn; with `choose` from 800, and 200 are tested."""
-    side = SMALL if is_small else SIDE
-    train, test = squeezed(name, seed, side, cifar)
+    train, test = squeezed(name, seed, cifar)
     if choose:
         rows = torch.arange(NUM_IMAGES)
         train, test = (
@@ -255,10 +242,10 @@ def tuned(
             "ViT-Ti/16",
             train,
             test=test,
-            image_size=side,
-            preprocess=PreprocessSpec(image_size=side),
+            image_size=SIDE,
+            preprocess=SPEC,
             augment=Augment(),
-            epochs=SMALL_EPOCHS if is_small else EPOCHS,
+            epochs=EPOCHS,
             batch_size=BATCH_SIZE,
             lr=lr,
             seed=seed,
@@ -277,7 +264,7 @@ def tuned(
 def tried(name: str, seed: int, lr: float, cifar: str) -> dict[str, float]:
     """Accuracy on the 200."""
     try:
-        return tuned(name, seed, lr=lr, cifar=cifar, choose=True)
+        return tuned(name, seed, lr, cifar, choose=True)
     except UserError as error:
         if "loss became" not in str(error):
             raise
@@ -323,7 +310,7 @@ def tune(cifar: str) -> bool:
         runs = [
             kept(
                 KEPT / f"tuned-{name}-{seed}-{lr:g}.json",
-                partial(tuned, name, seed, lr=lr, cifar=cifar),
+                partial(tuned, name, seed, lr, cifar),
                 DEVICE,
             )
             for seed in SEEDS
@@ -349,7 +336,7 @@ def metric(parts: list[dict[str, float]], which: str) -> dict[str, Any]:
 
 def probe(cifar: str) -> None:
     """Measure what is missing of the probes, and record."""
-    before = results.read("vtab-six")  # it has `place`, tuned
+    before = results.read("vtab-six")  # it has `place` tuned at 64 pixels
     metrics: dict[str, Any] = before["metrics"]
     l2s: dict[str, list[float]] = {}
     parts = []
@@ -358,7 +345,7 @@ def probe(cifar: str) -> None:
             runs = [
                 kept(
                     KEPT / f"{name}-{seed}-{how}.json",
-                    partial(probed, name, seed, how=how, cifar=cifar),
+                    partial(probed, name, seed, how, cifar),
                     CPU,
                 )
                 for seed in SEEDS
@@ -409,31 +396,6 @@ def fields_of(
     }
 
 
-def tune_small(cifar: str) -> None:
-    """Fine-tune each task once, at one rate, and record what is there."""
-    metrics, parts = {}, []
-    for name in ("count", "mnist", "cifar10", "trashnet", "form"):
-        for how, measure in (
-            ("tuned", partial(tuned, lr=SMALL_RATE, is_small=True)),
-            (f"frozen-{SMALL}", partial(probed, how=f"frozen-{SMALL}")),
-        ):
-            part = kept(
-                KEPT / f"small-{name}-0-{how}.json",
-                partial(measure, name, 0, cifar=cifar),
-                CPU,
-            )
-            parts.append(part)
-            for which in ("test", "train"):
-                found = metric([part["found"]], which)
-                metrics[f"{which}/{name}/{how}"] = found
-        fields = fields_of("vtab-six-small", parts, cifar)
-        fields["command"] += " --small"
-        config = {"image_size": SMALL, "epochs": SMALL_EPOCHS}
-        config |= {"batch_size": BATCH_SIZE, "lr": SMALL_RATE}
-        fields |= {"seeds": [0], "config": config, "metrics": metrics}
-        results.write(results.FOLDER / "vtab-six-small.json", fields)
-
-
 def record_tuned(
     metrics: dict[str, Any],
     rates: dict[str, dict[str, float]],
@@ -470,15 +432,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cifar", help="CIFAR-10 as FILE.npz")
     parser.add_argument("--tune", action="store_true", help="all weights learn")
-    parser.add_argument("--small", action="store_true", help="at 64 pixels")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    if options.small:
-        tune_small(options.cifar)
-    elif not options.tune:
+    if not options.tune:
         probe(options.cifar)
-    while options.tune and not tune(options.cifar):
+        return
+    while not tune(options.cifar):
         time.sleep(2)
 
 

@@ -397,7 +397,9 @@ figures.show(*drawings.sets(by_set))
 # %% tags=["nbval-check-output", "hide-cell"]
 assert by_set["ImageNet"][0] < 2.3 < 17 < by_set["Flowers"][1]
 shrinks = [
-    name for name in SETS if record[f"{name}: ResNets fall faster by"]["low"] > 0
+    name
+    for name in SETS
+    if record[f"{name}: ResNets fall faster by"]["low"] > 0
 ]
 assert shrinks == ["mean", "flowers"]
 print("checked: it's about 2 on ImageNet, and more than 17 on Flowers")
@@ -409,8 +411,8 @@ print("checked: it's about 2 on ImageNet, and more than 17 on Flowers")
 # you average, and on how nearly solved they are.
 #
 # Does the advantage shrink? That was a hint on the mean. On ImageNet, both CIFARs and Pets by
-# themselves it isn't even that: there the interval of the difference between the slopes includes
-# zero. It's Flowers alone that makes the lines of the mean come together.
+# themselves it isn't even that: the interval of the difference between the slopes includes zero.
+# Only on Flowers is it well above, and Flowers pulls up the mean here, too.
 #
 # ## Where hybrids fade
 #

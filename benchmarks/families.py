@@ -335,15 +335,15 @@ def write_record(
         return
     seconds = [sum(m.get("seconds_per_seed", ())) for m in metrics.values()]
     judge, what = (
-        ("per_seed", "new shapes")
+        ("per_seed", "new shapes, without transfer")
         if name == TABLE_RECORD
         else ("shots_10_per_seed", "six unseen forms, ten of each")
     )
-    told = [
-        f"{row.name} {statistics.mean(metrics[row.name][judge]):.1f}"
-        for row in rows
-        if row in whole and row not in [*CHECKS, *UNTRAINED]
-    ]
+    told = []
+    for row in rows:
+        if row in whole and row not in [*CHECKS, *UNTRAINED]:
+            mean = statistics.mean(metrics[row.name][judge])
+            told.append(f"{row.name.removesuffix('-100k')} {mean:.1f}")
     result = {
         **result_fields(name, "python benchmarks/families.py", sum(seconds)),
         **machine,

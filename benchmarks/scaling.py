@@ -164,10 +164,11 @@ def our_ratios() -> tuple[dict[str, Any], str]:
             "high": max(found),
         }
     said = [
-        f"{name} {each['value']:.1f} ({each['low']:.1f} to {each['high']:.1f})"
+        f"{each['value']:.1f} ({each['low']:.1f} to {each['high']:.1f}) times, "
+        f"{name}"
         for name, each in metrics.items()
     ]
-    return metrics, f"times the compute, at least: {', '.join(said)}"
+    return metrics, f"the other way round on shapes: {', '.join(said)}"
 
 
 def fits() -> tuple[dict[str, Any], str]:

@@ -441,8 +441,8 @@ print(f"or anywhere from {low:.0f} to {high:.0f}")
 # held out.
 
 # %% [markdown] tags=["predict"]
-# That's about 19 *tera*FLOPs for each network, three million times less than the smallest ViT
-# in the table. **Which one needs more compute here to get to the same loss?**
+# That's about 19 *tera*FLOPs for each network (a million of them make an exaFLOP), three million
+# times less than for the smallest ViT in the table. **Which one needs more compute here to get to the same loss?**
 #
 # * the ResNet, as in the table
 # * the ViT
@@ -527,7 +527,7 @@ figures.show(*drawings.times(budgets, ratio, low, high))
 #    you know how little to trust the bootstrap.
 # 3. No fit warns you of a wrong unit, of a floor, or of an average that one data set rules.
 #
-# Every one of these networks had a label for every photograph. Labels are what you'd run out of first. **Can a ViT learn from photographs that nobody has labelled?** That's chapter
+# Every one of these networks had a label for every picture. Labels are what you'd run out of first. **Can a ViT learn from pictures that nobody has labelled?** That's chapter
 # 19.
 #
 # ## Exercises

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
+from vitedu.train.fit import Start
+
 
 def replay(
     model: nn.Module,
@@ -42,3 +44,11 @@ def replay(
         return replayed(x) if len(x) == len(images) else plain(x)
 
     model.forward = forward
+
+
+def replay_steps(start: Start) -> None:
+    """As `on_start` of `fit`: what it trains is replayed."""
+    config, state = start.config, start.state
+    shape = config.model.in_channels, *config.model.image_size
+    images = torch.randn(config.batch_size, *shape, device=config.device)
+    replay(state.model, images, state.precision.autocast())

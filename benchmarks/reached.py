@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from graphs import replay
+from graphs import replay_steps
 
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
@@ -37,11 +36,7 @@ def reach(
     def begin(start: Start) -> None:
         if on_start is not None:
             on_start(start)
-        shape = config.model.in_channels, *config.model.image_size
-        images = torch.randn(
-            config.batch_size, *shape, device=start.config.device
-        )
-        replay(start.state.model, images, start.state.precision.autocast())
+        replay_steps(start)
 
     run = fit(config, out, on_start=begin)
     plain = replace(

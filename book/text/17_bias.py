@@ -88,7 +88,7 @@ def score(name, key="per_seed"):
     """Mean and standard error of a row of the record."""
     seeds = record[name][key]
     error = statistics.stdev(seeds) / len(seeds) ** 0.5
-    return f"{statistics.mean(seeds):.1f} ± {error:.1f} %"
+    return f"{statistics.mean(seeds):.1f} ± {error:.1f}%"
 
 
 print("on the grid:", score("vit-which-1k"))

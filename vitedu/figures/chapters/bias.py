@@ -115,7 +115,7 @@ def by_number(
     figure.supylabel("right answers (%)", fontsize=12)
     alt = (
         "Right answers to new pictures, and to those learned from, by their "
-        f"number, means over seeds. {'. '.join(told)}. Guessing gives 50 %."
+        f"number, means over seeds. {'. '.join(told)}. Guessing gives 50%."
     )
     return figure, alt
 
@@ -174,7 +174,7 @@ def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
     told = [f"{name} {', '.join(map(str, x))}" for name, x in table.items()]
     alt = (
         "Accuracy on ImageNet after pretraining on ImageNet, ImageNet-21k and "
-        f"JFT-300M: {'; '.join(told)} %. The L lines start below the B lines "
+        f"JFT-300M: {'; '.join(told)}%. The L lines start below the B lines "
         "of the same patch size and end above them."
     )
     return figure, alt

@@ -6,19 +6,20 @@ relation: "is glyph A left of glyph B?" (`glyphs.left_of`), a ViT of 19,000
 weights, 500 steps; trained everywhere, or with both glyphs in the upper half
 alone. Learned tables start at the paper's 0.02 and at 0.5.
 longer: some of these for 2,000 steps.
-positions, shapes, since, pools, axes: CIFAR-10, 10,000 images of the training
-part forty times each, judged on 5,000 others of it; with patches of 4 for
-positions and axes, of 8 for the rest. Random flips. Each network has its own
-rate, the best on 5,000 further images in the mean of three seeds; the list
-grows until the best is inside. Positions have two initial scales, too; since is
-what was added to ViTs since the paper. All rates and seeds of a network are
-trained at once, on a GPU if there is one.
-speed: images a second of the networks of `axes` on a CPU, in turns.
+positions, pools, shapes, since, axes: CIFAR-10, 10,000 images of the training
+part four times each, judged on 5,000 others of it; with patches of 4 for
+positions and axes, of 8 for the rest. Random flips. Each network of shapes,
+since (what was added to ViTs since the paper) and axes has its own rate, the
+best on 5,000 further images; the list grows until the best is inside.
+speed: images a second of the networks of `axes`, in turns.
+forty: positions for forty epochs, in batches of 128, each with its own rate in
+the mean of three seeds, learned tables with both initial scales. All rates and
+seeds of a network are trained at once, on a GPU if there is one.
 
-Each run leaves a file in runs/ablations/ and is not repeated, and several of
-these may run at once; whatever is whole is written to
-`vitedu/results/ablations-*.json`. The data's file is made by
-`tools/cifar_jpeg.py`.
+Each run goes to runs/ablations/ and is not repeated, and several of these may
+run at once; whatever has its three seeds is written to
+`vitedu/results/ablations-*.json`. The file is made by `tools/cifar_jpeg.py`.
+About 50 minutes of one core, without `forty`, for which one needs a GPU.
 """
 
 import argparse
@@ -64,10 +65,11 @@ MORE_SEEDS = (3, 4, 5)  # of the glyphs in the upper half, tables at LARGE
 SMALL, LARGE = 0.02, 0.5  # standard deviations of a table's first numbers
 STEPS, RATE, BATCH = 500, 3e-3, 32
 BETAS, WEIGHT_DECAY = (0.9, 0.99), 0.05
-NUM_TRAIN, NUM_HELD_OUT, EPOCHS, CIFAR_BATCH = 10_000, 5_000, 40, 128
-RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # of Figure 9
-CLIMB = (1e-3, 2e-3, 4e-3)
+NUM_TRAIN, NUM_HELD_OUT, EPOCHS, CIFAR_BATCH = 10_000, 5_000, 4, 64
+FORTY, FORTY_BATCH, FORTY_RATES = 40, 128, (1e-3, 2e-3, 4e-3)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+CLIMB = (2e-3, 4e-3, 8e-3)
 ROUNDS = 15
 ROWS = {
     "positions": "table-8",
@@ -115,10 +117,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     "all/1": {"depth": 4, "embed_dim": 40, "mlp_dim": 96},
     "all/2": {"depth": 5, "embed_dim": 48, "mlp_dim": 128},
 }
-POOLS: dict[str, dict[str, Any]] = {
-    "token": {},
-    "mean": {"pool": "mean", "class_token": False},
-}
 SINCE: dict[str, dict[str, Any]] = {  # beside the base of SHAPES
     "head drawn at random": {"head": "random"},
     "head with a layer more": {"pre_logits": 32},
@@ -143,7 +141,7 @@ def grey(puzzles: glyphs.Puzzles) -> Data:
 
 
 def trained(
-    model: ViT, data: Data, steps: int, batch: int, rate: float
+    model: ViT, data: Data, steps: int, batch: int, rate: float, flip: bool
 ) -> float:
     """AdamW with warm-up and cosine, in place; seconds of the processor."""
     x, y = data
@@ -162,12 +160,16 @@ def trained(
         if len(order) < batch:
             order = torch.randperm(len(x))
         rows, order = order[:batch], order[batch:]
+        images = x[rows]
+        if flip:
+            turned = torch.rand(len(rows), 1, 1, 1) < 0.5
+            images = torch.where(turned, images.flip(-1), images)
         share = (step - warmup) / (steps - warmup)
         falling = (1 + math.cos(math.pi * share)) / 2
         for group in optimizer.param_groups:
             group["lr"] = rate * min((step + 1) / warmup, falling)
         optimizer.zero_grad()
-        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        F.cross_entropy(model(images), y[rows]).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     model.eval()
@@ -234,7 +236,7 @@ def relation(
                 values.mul_(std / SMALL)
     data = grey(glyphs.left_of(4000, where=where, seed=seed))
     found: dict[str, Any] = {
-        "seconds": trained(model, data, steps, BATCH, RATE)
+        "seconds": trained(model, data, steps, BATCH, RATE, flip=False)
     }
     found["train"] = right(model, (data[0][:1000], data[1][:1000]))
     for tested in ("all", "upper", "lower"):
@@ -254,8 +256,8 @@ def cifar(source: str) -> tuple[Data, Data, Data, str]:
     """Images to learn from, to judge by and to choose by; the set's digest."""
     dataset = load_dataset("cifar10", data=source)
     ends = NUM_TRAIN, NUM_TRAIN + NUM_HELD_OUT, NUM_TRAIN + 2 * NUM_HELD_OUT
-    images = dataset.train.images[: ends[2]].to(DEVICE).float() / 127.5 - 1
-    labels = dataset.train.labels[: ends[2]].to(DEVICE).long()
+    images = dataset.train.images[: ends[2]].float() / 127.5 - 1
+    labels = dataset.train.labels[: ends[2]].long()
     parts = slice(None, ends[0]), slice(*ends[:2]), slice(*ends[1:])
     train, test, choose = ((images[part], labels[part]) for part in parts)
     return train, test, choose, dataset.digest
@@ -267,6 +269,63 @@ def cifar_config(fields: dict[str, Any]) -> ViTConfig:
     sizes: dict[str, Any] = {"embed_dim": 32, "depth": 3, "mlp_dim": 64}
     sizes |= {"num_heads": 2, "patch_size": 8}
     return ViTConfig(image_size=32, num_classes=10, **(sizes | fields))
+
+
+def drawn(fields: dict[str, Any], seed: int) -> ViT:
+    """An untrained network; `fields` may have the std of its tables."""
+    torch.manual_seed(seed)
+    model = ViT(cifar_config(fields))
+    if fields.get("head") == "random":  # and not zeros, as in the paper
+        model.head.reset_parameters()
+    with torch.no_grad():
+        for name, values in model.named_parameters():
+            if "pos_embed" in name:
+                values.mul_(fields.get("std", SMALL) / SMALL)
+    return model
+
+
+def on_cifar(
+    fields: dict[str, Any], seed: int, source: str, rate: float = RATE
+) -> dict[str, Any]:
+    train, test, choose, _ = cifar(source)
+    model = drawn(fields, seed)
+    steps = EPOCHS * NUM_TRAIN // CIFAR_BATCH
+    seconds = trained(model, train, steps, CIFAR_BATCH, rate, flip=True)
+    few = train[0][:NUM_HELD_OUT], train[1][:NUM_HELD_OUT]
+    return {
+        "test": right(model, test),
+        "choose": right(model, choose),
+        "train": right(model, few),
+        "seconds": seconds,
+    }
+
+
+def at_best_rate(
+    name: str, fields: dict[str, Any], seed: int, source: str
+) -> dict[str, Any]:
+    """A run at the rate that is best on the images to choose by, with seed 0.
+
+    The list of rates grows until the best is inside of it.
+    """
+    reached: dict[float, float] = {}
+    waiting = list(CLIMB)
+    while waiting:
+        rate = waiting.pop()
+        run = partial(on_cifar, fields, 0, source, rate)
+        reached[rate] = waited_for(f"{name}/rate/{rate:g}", run)["choose"]
+        best = max(reached, key=reached.__getitem__)
+        if not waiting and best == max(reached):
+            waiting.append(2 * best)
+        elif not waiting and best == min(reached):
+            waiting.append(best / 2)
+    by_rate = {f"{rate:g}": reached[rate] for rate in sorted(reached)}
+    found = waited_for(f"{name}/rate/{best:g}", dict)
+    if seed > 0:
+        found = on_cifar(fields, seed, source, best)
+    return found | {"lr": best, "choose_by_lr": by_rate}
+
+
+# ---------------------------------------------------------- forty epochs
 
 
 class Product(nn.Module):
@@ -292,16 +351,8 @@ class Forgotten(list[Tensor]):
         pass
 
 
-def drawn(fields: dict[str, Any], seed: int) -> ViT:
-    """An untrained network; `fields` may have the std of its tables."""
-    torch.manual_seed(seed)
-    model = ViT(cifar_config(fields))
-    if fields.get("head") == "random":  # and not zeros, as in the paper
-        model.head.reset_parameters()
-    with torch.no_grad():
-        for name, values in model.named_parameters():
-            if "pos_embed" in name:
-                values.mul_(fields.get("std", SMALL) / SMALL)
+def stacked(model: ViT) -> ViT:
+    """The same, with parts that work for many networks at once."""
     model.patch_embed = Product(model.patch_embed)
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
@@ -320,7 +371,7 @@ class Many:
         self, fields: dict[str, Any], rates: Sequence[float], data: Data
     ) -> None:
         self.images, self.labels = data
-        models = [drawn(fields, seed) for seed in SEEDS]
+        models = [stacked(drawn(fields, seed)) for seed in SEEDS]
         self.model = models[0].to(DEVICE)
         parameters = [*self.model.named_parameters()]
         self.shapes = {name: x.shape for name, x in parameters}
@@ -333,7 +384,7 @@ class Many:
         self.first = first.repeat(len(rates), 1)  # rate by rate
         self.weights = self.first.clone().requires_grad_()
         self.moments = torch.zeros(2, *self.first.shape, device=DEVICE)
-        self.steps = EPOCHS * (NUM_TRAIN // CIFAR_BATCH)
+        self.steps = FORTY * (NUM_TRAIN // FORTY_BATCH)
         self.step_number = torch.zeros(1, dtype=torch.long, device=DEVICE)
         self.prepare(rates)
 
@@ -342,10 +393,10 @@ class Many:
         rows, turned = [], []
         for seed in SEEDS:
             generator = torch.Generator().manual_seed(seed)
-            each = NUM_TRAIN // CIFAR_BATCH, CIFAR_BATCH
+            each = NUM_TRAIN // FORTY_BATCH, FORTY_BATCH
             orders = [
                 torch.randperm(NUM_TRAIN, generator=generator)
-                for _ in range(EPOCHS)
+                for _ in range(FORTY)
             ]
             orders = [order[: math.prod(each)].view(each) for order in orders]
             rows.append(torch.cat(orders))
@@ -395,7 +446,7 @@ class Many:
         images = torch.where(turned, images.flip(-1), images)
         logits = self.logits(images, shared=False).flatten(0, 1)
         loss = F.cross_entropy(logits, labels.flatten(), reduction="sum")
-        (grad,) = torch.autograd.grad(loss / CIFAR_BATCH, self.weights)
+        (grad,) = torch.autograd.grad(loss / FORTY_BATCH, self.weights)
         with torch.no_grad():
             grad /= grad.norm(dim=1, keepdim=True).clamp(min=1)
             lr, *unbias = table
@@ -448,11 +499,12 @@ def captured(many: Many) -> Callable[[], None]:
     return step
 
 
-def on_cifar(
+def for_forty(
     fields: dict[str, Any], rates: Sequence[float], source: str
 ) -> dict[str, Any]:
     """What each rate reached, a number for each seed."""
-    train, test, choose, _ = cifar(source)
+    data = cifar(source)[:3]
+    train, test, choose = ((x.to(DEVICE), y.to(DEVICE)) for x, y in data)
     started = time.perf_counter()
     many = Many(fields, rates, train)
     many.train()
@@ -472,40 +524,6 @@ def on_cifar(
     }
 
 
-def machine() -> dict[str, Any]:
-    """Of the networks for CIFAR-10, as in a record."""
-    found = result_fields("", "", 0, device=DEVICE.type)
-    fields = ("hardware", "tier", "versions", "commit", "date")
-    return {name: found[name] for name in fields}
-
-
-def speeds() -> dict[str, list[float]]:
-    """Images a second of each network of AXES at inference, in turns."""
-    images = torch.randn(100, 3, 32, 32)
-    models = {
-        name: ViT(cifar_config(fields)).eval() for name, fields in AXES.items()
-    }
-    found: dict[str, list[float]] = {name: [] for name in AXES}
-    for _ in range(ROUNDS + 1):
-        for name, model in models.items():
-            started = time.process_time()
-            answers(model, images)
-            found[name].append(100 / (time.process_time() - started))
-    return {name: rounds[1:] for name, rounds in found.items()}
-
-
-# --------------------------------------------------------------------- all
-
-
-def networks() -> dict[str, dict[str, Any]]:
-    """Fields of every network for CIFAR-10 by PART/NAME, in order of worth."""
-    parts = {"shapes": SHAPES, "since": SINCE, "pools": POOLS, "axes": AXES}
-    found = positions(PLACES)
-    for part, own in parts.items():
-        found |= {f"{part}/{name}": fields for name, fields in own.items()}
-    return found | positions(MORE_PLACES)
-
-
 def positions(places: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Those of these kinds, a learned one with two initial scales."""
     found: dict[str, dict[str, Any]] = {}
@@ -513,25 +531,27 @@ def positions(places: dict[str, Any]) -> dict[str, dict[str, Any]]:
         fields = {"patch_size": 4, "position": kind}
         if name.partition("/")[0] in LEARNED:
             for std in (SMALL, LARGE):
-                found[f"positions/{name}/{std}"] = fields | {"std": std}
+                found[f"forty/{name}/{std}"] = fields | {"std": std}
         else:
-            found[f"positions/{name}"] = fields
+            found[f"forty/{name}"] = fields
     return found
 
 
 def at_rates(
-    name: str, fields: dict[str, Any], source: str
+    name: str, fields: dict[str, Any], source: str, may_run: bool
 ) -> dict[str, Any] | None:
     """What each rate reached, more rates while the best is at an end.
 
-    None: other processes are at some of it.
+    None: other processes are at some of it. What is known where nothing may
+    run, be the best at an end or not.
     """
     found: dict[str, Any] = {}
-    waiting = RATES if name.startswith("pools/") else CLIMB
+    waiting: tuple[float, ...] = FORTY_RATES
     while waiting:
-        told = "-".join(f"{rate:g}" for rate in waiting)
-        run = partial(on_cifar, fields, waiting, source)
-        known = kept(f"{name}/{told}", run)
+        part = f"{name}/{'-'.join(f'{rate:g}' for rate in waiting)}"
+        if not may_run and not file_of(part).exists():
+            return found or None
+        known = kept(part, partial(for_forty, fields, waiting, source))
         if known is None:
             return None
         by_rate = known["rates"] | found.get("rates", {})
@@ -555,26 +575,81 @@ def chosen_by(by_rate: dict[str, Any]) -> dict[float, float]:
     }
 
 
-def glyph_runs() -> dict[str, Callable[[], dict[str, Any]]]:
-    """Every run of relation and longer by its name, PART/.../SEED."""
+def machine() -> dict[str, Any]:
+    """Where these ran, as in a record."""
+    found = result_fields("", "", 0, device=DEVICE.type)
+    fields = ("hardware", "tier", "versions", "commit", "date")
+    return {name: found[name] for name in fields}
+
+
+# --------------------------------------------------------------------- all
+
+
+def speeds() -> dict[str, list[float]]:
+    """Images a second of each network of AXES at inference, in turns."""
+    images = torch.randn(100, 3, 32, 32)
+    models = {
+        name: ViT(cifar_config(fields)).eval() for name, fields in AXES.items()
+    }
+    found: dict[str, list[float]] = {name: [] for name in AXES}
+    for _ in range(ROUNDS + 1):
+        for name, model in models.items():
+            started = time.process_time()
+            answers(model, images)
+            found[name].append(100 / (time.process_time() - started))
+    return {name: rounds[1:] for name, rounds in found.items()}
+
+
+def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every run by its name, PART/.../SEED, in the order of their worth."""
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     for s in SEEDS:
         for kind in (*KINDS, *WITHOUT):
             stds = (SMALL, LARGE) if kind in LEARNED else (LARGE,)
             for std in stds:
                 for where in ("upper", "all"):
-                    run = partial(relation, kind, std, where, s)
-                    found[f"relation/{kind}/{std}/{where}/{s}"] = run
-    long = [(kind, SMALL, "all") for kind in ("1-D", "2-D")]
-    long.append((WITHOUT[0], LARGE, "upper"))
-    for kind, std, where in long:
+                    found[f"relation/{kind}/{std}/{where}/{s}"] = (
+                        lambda k=kind, d=std, w=where, s=s: relation(k, d, w, s)
+                    )
+    for places in (PLACES, MORE_PLACES):
         for s in SEEDS:
-            run = partial(relation, kind, std, where, s, 4 * STEPS)
-            found[f"longer/{kind}/{std}/{where}/{s}"] = run
+            for name, kind in places.items():
+                fields = {"patch_size": 4, "position": kind}
+                found[f"positions/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
+                    f, s, source
+                )
+    for s in SEEDS:
+        for pool in ("token", "mean"):
+            fields = {"pool": pool, "class_token": pool == "token"}
+            for rate in RATES:
+                found[f"pools/{pool}/{rate}/{s}"] = (
+                    lambda f=fields, s=s, r=rate: on_cifar(f, s, source, r)
+                )
+    for s in SEEDS:
+        for kind in ("1-D", "2-D"):
+            found[f"longer/{kind}/{SMALL}/all/{s}"] = lambda k=kind, s=s: (
+                relation(k, SMALL, "all", s, 4 * STEPS)
+            )
+    hard = "relative, no class token"
+    for s in SEEDS:
+        found[f"longer/{hard}/{LARGE}/upper/{s}"] = lambda s=s: relation(
+            hard, LARGE, "upper", s, 4 * STEPS
+        )
     for s in MORE_SEEDS:
         for kind in KINDS:
-            run = partial(relation, kind, LARGE, "upper", s)
-            found[f"relation/{kind}/{LARGE}/upper/{s}"] = run
+            found[f"relation/{kind}/{LARGE}/upper/{s}"] = lambda k=kind, s=s: (
+                relation(k, LARGE, "upper", s)
+            )
+    rated = (("since", SINCE), ("shapes", SHAPES), ("axes", AXES))
+    for part, networks in rated:
+        for s in SEEDS:
+            for name, fields in networks.items():
+                found[f"{part}/{name}/{s}"] = (
+                    lambda n=f"{part}/{name}", f=fields, s=s: at_best_rate(
+                        n, f, s, source
+                    )
+                )
+    found["speed"] = speeds
     return found
 
 
@@ -603,6 +678,13 @@ def kept(name: str, compute: Callable[[], Any]) -> Any:
     return json.loads(path.read_text())
 
 
+def waited_for(name: str, compute: Callable[[], Any]) -> Any:
+    """What the file of this name has, be it another process that fills it."""
+    while (found := kept(name, compute)) is None:
+        time.sleep(1)
+    return found
+
+
 def stopped(claim: Path) -> bool:
     """Whether the process that made this file is no more."""
     try:
@@ -614,6 +696,35 @@ def stopped(claim: Path) -> bool:
     return False
 
 
+def config_of(part: str, name: str) -> ViTConfig:
+    """The network of a run of CIFAR-10 by the name that stands in a record."""
+    fields = {
+        "positions": lambda: {
+            "patch_size": 4,
+            "position": (PLACES | MORE_PLACES)[name],
+        },
+        "pools": lambda: {
+            "pool": name.split("/")[0],
+            "class_token": name.startswith("token"),
+        },
+        "shapes": lambda: SHAPES[name],
+        "since": lambda: SINCE[name],
+        "axes": lambda: AXES[name],
+    }
+    return cifar_config(fields[part]())
+
+
+def found_in(parts: tuple[str, ...], names: list[str]) -> dict[str, list[Any]]:
+    """What the runs of these parts found: {name without seed: per seed}."""
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        part, *_ = name.split("/")
+        if part in parts and file_of(name).exists():
+            known = json.loads(file_of(name).read_text())
+            found.setdefault(name.rpartition("/")[0], []).append(known)
+    return found
+
+
 def metric(values: list[float], unit: str) -> dict[str, Any]:
     mean = statistics.mean(values)
     return {"value": mean, "unit": unit, "per_seed": values}
@@ -623,40 +734,47 @@ def record(
     name: str,
     source: str,
     metrics: dict[str, Any],
-    seconds: float,
-    more: dict[str, Any],
-    machine: dict[str, Any] | None = None,
+    runs: dict[str, list[Any]],
+    dataset: dict[str, Any],
+    claim: dict[str, Any] | None,
+    seeds: tuple[int, ...] = SEEDS,
+    more: dict[str, Any] | None = None,
 ) -> None:
-    title = f"ablations-{name}"
+    seconds = [run["seconds"] for per_seed in runs.values() for run in per_seed]
     command = f"python benchmarks/ablations.py {Path(source).name}"
     result = {
-        **result_fields(title, command, seconds),
-        **(machine or {}),
-        "config": {"weight_decay": WEIGHT_DECAY, "warmup": 0.1},
+        **result_fields(f"ablations-{name}", command, sum(seconds)),
+        "config": {"rate": RATE, "weight_decay": WEIGHT_DECAY, "warmup": 0.1},
         "metrics": metrics,
-        "seeds": list(SEEDS),
+        "seeds": list(seeds),
+        "dataset": dataset,
+        "notes": "seconds are the processor's, of one thread",
     }
-    results.write(RESULTS / f"{title}.json", result | more)
+    result |= more or {}
+    if claim:
+        result["reproduces"] = claim | {"scale": "small", "n": len(SEEDS)}
+    results.write(RESULTS / f"ablations-{name}.json", result)
 
 
-def record_glyphs(name: str, seeds: tuple[int, ...], source: str) -> None:
+def record_glyphs(
+    record_as: str, seeds: tuple[int, ...], source: str, names: list[str]
+) -> None:
     """The runs that have exactly these seeds."""
-    runs: dict[str, list[Any]] = {}
-    for each in glyph_runs():
-        if file_of(each).exists():
-            known = json.loads(file_of(each).read_text())
-            runs.setdefault(each.rpartition("/")[0], []).append(known)
-    runs = {name: x for name, x in runs.items() if len(x) == len(seeds)}
+    runs = {
+        name: per_seed
+        for name, per_seed in found_in(("relation", "longer"), names).items()
+        if len(per_seed) == len(seeds)
+    }
     if not runs:
         return
     metrics: dict[str, Any] = {}
-    for each, per_seed in runs.items():
+    for name, per_seed in runs.items():
         for tested in ("train", "all", "upper", "lower"):
             values = [run[tested] for run in per_seed]
             unit = "percent of 1,000 new pictures"
-            metrics[f"{each}/{tested}"] = metric(values, unit)
-        if "/upper" in each:  # what each answers to `pairs`, in tenths
-            metrics[f"{each}/upper"]["pairs_of_seed_0"] = per_seed[0]["pairs"]
+            metrics[f"{name}/{tested}"] = metric(values, unit)
+        if "/upper" in name:  # what each answers to `pairs`, in tenths
+            metrics[f"{name}/upper"]["pairs_of_seed_0"] = per_seed[0]["pairs"]
     digest = hashlib.sha256(glyphs.left_of(4000).images.numpy().tobytes())
     dataset = {
         "name": "glyphs.left_of",
@@ -664,62 +782,57 @@ def record_glyphs(name: str, seeds: tuple[int, ...], source: str) -> None:
         "num_train": 4000,
         "num_test": 1000,
     }
-    seconds = sum(run["seconds"] for x in runs.values() for run in x)
-    more = {"seeds": list(seeds), "dataset": dataset}
-    more["config"] = {"rate": RATE, "weight_decay": WEIGHT_DECAY, "warmup": 0.1}
-    more["notes"] = "seconds are the processor's, of one thread"
-    record(name, source, metrics, seconds, more)
+    record(record_as, source, metrics, runs, dataset, None, seeds)
 
 
-def record_cifar(part: str, source: str, found: dict[str, Any]) -> None:
-    """The networks of this part that have their rates."""
-    metrics = {}
-    for name, fields in networks().items():
-        if not name.startswith(f"{part}/") or name not in found:
-            continue
-        by_rate = found[name]["rates"]
-        chosen = chosen_by(by_rate)
-        best = max(chosen, key=chosen.__getitem__)
-        reached = by_rate[f"{best:g}"]
-        own = metric(reached["test"], "percent of 5,000 held out")
-        metrics[name.partition("/")[2]] = own | {
-            "train_per_seed": reached["train"],
-            "macs_per_image": budget.macs(cifar_config(fields)),
-            "lr": best,
-            "choose_by_lr": {f"{rate:g}": x for rate, x in chosen.items()},
-            "test_by_lr": {
-                f"{rate:g}": by_rate[f"{rate:g}"]["test"] for rate in chosen
-            },
-        }
-    if not metrics:
-        return
-    more: dict[str, Any] = {
-        "config": {
-            "weight_decay": WEIGHT_DECAY,
-            "warmup": 0.1,
-            "batch_size": CIFAR_BATCH,
-            "epochs": EPOCHS,
-        },
-        "dataset": {
-            "name": Path(source).stem,
-            "digest": cifar(source)[-1],
-            "num_train": NUM_TRAIN,
-            "num_test": NUM_HELD_OUT,
-        },
-        "notes": "processes share the card; seconds are the sum of theirs",
+def record_cifar(part: str, source: str, names: list[str]) -> None:
+    runs = {
+        name.partition("/")[2]: per_seed
+        for name, per_seed in found_in((part,), names).items()
+        if len(per_seed) == len(SEEDS)
     }
-    if part in ROWS:
-        told = [f"{name} {each['value']:.1f}" for name, each in metrics.items()]
-        more["reproduces"] = {
-            "row": ROWS[part],
-            "paper": None,
-            "ours": f"CIFAR-10, percent: {', '.join(told)}",
-            "scale": "small",
-            "n": len(SEEDS),
+    if not runs:
+        return
+    metrics = {}
+    for name, per_seed in runs.items():
+        values = [run["test"] for run in per_seed]
+        metrics[name] = metric(values, "percent of 5,000 held out") | {
+            "train_per_seed": [run["train"] for run in per_seed],
+            "seconds_per_seed": [run["seconds"] for run in per_seed],
+            "macs_per_image": budget.macs(config_of(part, name)),
         }
-    own = [found[f"{part}/{name}"] for name in metrics]
-    seconds = sum(each["seconds"] for each in own)
-    record(part, source, metrics, seconds, more, own[0]["machine"])
+        if "lr" in per_seed[0]:
+            more = {key: per_seed[0][key] for key in ("lr", "choose_by_lr")}
+            metrics[name] |= more
+    claim = None
+    if part in ROWS:
+        claim = {"row": ROWS[part], "paper": None, "ours": said(part, metrics)}
+    record(part, source, metrics, runs, dataset_of(source), claim)
+
+
+def dataset_of(source: str) -> dict[str, Any]:
+    return {
+        "name": Path(source).stem,
+        "digest": cifar(source)[-1],
+        "num_train": NUM_TRAIN,
+        "num_test": NUM_HELD_OUT,
+    }
+
+
+def said(part: str, metrics: dict[str, Any]) -> str:
+    """The record in a line, for the ledger."""
+    best = metrics
+    if part == "pools":  # each at its best rate
+        pools = {name.split("/")[0] for name in metrics}
+        best = {
+            pool: max(
+                (value for name, value in metrics.items() if pool in name),
+                key=lambda each: each["value"],
+            )
+            for pool in sorted(pools)
+        }
+    told = [f"{name} {each['value']:.1f}" for name, each in best.items()]
+    return f"CIFAR-10, percent: {', '.join(told)}"
 
 
 def record_speed(source: str) -> None:
@@ -734,11 +847,45 @@ def record_speed(source: str) -> None:
         }
         for name, rounds in json.loads(file_of("speed").read_text()).items()
     }
-    seconds = sum(100 / x for each in metrics.values() for x in each["rounds"])
     images = {"name": "random images", "digest": "torch.randn"}
-    more = {"seeds": [0], "config": {}}
-    more["dataset"] = images | {"num_train": 0, "num_test": 100}
-    record("speed", source, metrics, seconds, more)
+    dataset = images | {"num_train": 0, "num_test": 100}
+    record("speed", source, metrics, {}, dataset, None, (0,))
+
+
+def record_forty(source: str, found: dict[str, Any]) -> None:
+    """The positions that have all of their rates, and where they ran."""
+    metrics = {}
+    for name, known in found.items():
+        chosen = chosen_by(known["rates"])
+        best = max(chosen, key=chosen.__getitem__)
+        reached = known["rates"][f"{best:g}"]
+        own = metric(reached["test"], "percent of 5,000 held out")
+        metrics[name.partition("/")[2]] = own | {
+            "train_per_seed": reached["train"],
+            "lr": best,
+            "choose_by_lr": {f"{rate:g}": x for rate, x in chosen.items()},
+            "test_by_lr": {
+                f"{rate:g}": known["rates"][f"{rate:g}"]["test"]
+                for rate in chosen
+            },
+            "is_best_inside": min(chosen) < best < max(chosen),
+        }
+    if not metrics:
+        return
+    claim = {"row": "table-8", "paper": None, "ours": said("forty", metrics)}
+    runs = {name: [known] for name, known in found.items()}
+    more = next(iter(found.values()))["machine"]
+    command = f"python benchmarks/ablations.py {Path(source).name} forty"
+    more["command"] = command
+    more["config"] = {
+        "weight_decay": WEIGHT_DECAY,
+        "warmup": 0.1,
+        "batch_size": FORTY_BATCH,
+        "epochs": FORTY,
+    }
+    more["notes"] = "other processes were at the card, so seconds say little"
+    dataset = dataset_of(source)
+    record("forty", source, metrics, runs, dataset, claim, more=more)
 
 
 @cache
@@ -753,34 +900,25 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     """Run what is asked for and missing; record what is whole."""
-    data, parts = options().data, options().parts
+    source, parts = options().data, options().parts
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")  # TF32 on a GPU
     KEPT.mkdir(parents=True, exist_ok=True)
-
-    def asked(name: str) -> bool:
-        return not parts or name.partition("/")[0] in parts
-
-    for name, run in glyph_runs().items():
-        if asked(name):
+    wanted = runs(source)
+    for name, run in wanted.items():
+        if not parts or name.split("/")[0] in parts:
             kept(name, run)
-    found: dict[str, Any] = {}
-    wanted = {name: x for name, x in networks().items() if asked(name)}
-    while len(found) < len(wanted):
-        before = len(found)
-        for name, fields in wanted.items():
-            if name not in found:
-                known = at_rates(name, fields, data)
-                found |= {name: known} if known else {}
-        for part in (*ROWS, "since"):
-            record_cifar(part, data, found)
-        if len(found) == before:  # the rest is in the hands of others
-            time.sleep(2)
-    if asked("speed"):
-        kept("speed", speeds)
-    record_glyphs("relation", SEEDS, data)
-    record_glyphs("halves", SEEDS + MORE_SEEDS, data)
-    record_speed(data)
+    forty = positions(PLACES) | positions(MORE_PLACES)
+    found = {}
+    for name, fields in forty.items():
+        known = at_rates(name, fields, source, "forty" in parts)
+        found |= {name: known} if known else {}
+    record_forty(source, found)
+    record_glyphs("relation", SEEDS, source, list(wanted))
+    record_glyphs("halves", SEEDS + MORE_SEEDS, source, list(wanted))
+    for part in (*ROWS, "since"):
+        record_cifar(part, source, list(wanted))
+    record_speed(source)
 
 
 if __name__ == "__main__":

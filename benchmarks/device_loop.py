@@ -3,14 +3,15 @@
     train(model, images, labels, lr=4e-3, steps=2000, seed=0)
 
 Images are uint8 (n, 3, h, w); each is moved by up to four pixels and flipped at
-random.
+random. A GPU gets every update as a graph, since a small network's kernels
+would wait for the host.
 """
 
+import sys
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from graphs import replay
 from torch import Tensor, nn
 
 from vitedu.plain import warmup_cosine
@@ -68,18 +69,60 @@ def train(
         each.to(device) for each in draws(len(images), steps, batch, seed)
     )
     optimizer = torch.optim.AdamW(
-        parameter_groups(model, weight_decay=0.05), fused=True
+        parameter_groups(model, weight_decay=0.05),
+        lr=torch.tensor(0.0, device=device),
+        fused=True,
+        capturable=device.type == "cuda",
     )
-    replay(model, normalised(images[:batch]))
+    index, move = order[0].clone(), moves[0].clone()
+
+    def gradients_and_step() -> None:
+        x = normalised(moved(images[index], move))
+        F.cross_entropy(model(x), labels[index]).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    def update() -> None:
+        optimizer.zero_grad()
+        gradients_and_step()
+
+    if device.type == "cuda":
+        update = captured(update, gradients_and_step, optimizer)
     for step in range(steps):
         rate = warmup_cosine(step + 1, lr, steps + 1, steps // 10)
         for group in optimizer.param_groups:
-            group["lr"] = rate
-        x = normalised(moved(images[order[step]], moves[step]))
-        loss = F.cross_entropy(model(x), labels[order[step]])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+            group["lr"].fill_(rate)
+        index.copy_(order[step])
+        move.copy_(moves[step])
+        update()
         if watch is not None and (step + 1) % (steps // WATCHED) == 0:
             watch(step + 1)
+
+
+def captured(
+    update: Callable[[], None],
+    gradients_and_step: Callable[[], None],
+    optimizer: torch.optim.Optimizer,
+) -> Callable[[], None]:
+    """The update as a CUDA graph, which is started by one call.
+
+    The three updates before it, at a rate of 0, leave the weights alone.
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            update()
+    torch.cuda.current_stream().wait_stream(side)
+    optimizer.zero_grad()  # so that backward writes gradients, adds to none
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            gradients_and_step()
+    except RuntimeError as error:
+        print(f"steps aren't replayed: {error}", file=sys.stderr, flush=True)
+        graph = None
+    for state in optimizer.state.values():
+        for tensor in state.values():
+            tensor.zero_()
+    return update if graph is None else graph.replay

@@ -1,20 +1,21 @@
 """A ViT, a ResNet and a hybrid at equal compute on growing data, three seeds.
 
-    python benchmarks/resnets_on_shapes.py
+    python benchmarks/resnets_on_shapes.py [--long]
 
-Each learns from 1,000, 3,000, 10,000 and 30,000 drawn shapes of 64 x 64 pixels,
-on a GPU if there is one, and is judged on 2,000 others. Steps times
-multiply-adds of an image are the same for all three on as many images. The
-steps are so many that each knows its training images in the end, and on how
-many of them it is right stands beside. The ResNet also learns by SGD, the
-question of the paper's Table 7. Each network and optimizer has the best of
-growing rates on 1,000 of 3,000 training images, held out, after all the steps
-of that row; a rate at the edge is followed by one further on. Each training
-leaves a file in `runs/race`; what has one is not repeated, and several of these
-may run at once. `vitedu/results/resnets-on-shapes.json` has the rows whose
-three seeds are there.
+Each learns from 1,000, 3,000 and 10,000 drawn shapes of 64 x 64 pixels, on a
+GPU if there is one, and is judged on 2,000 others. Steps times multiply-adds of
+an image are the same for all three on as many images: 1,500 steps of the ViT,
+in batches of 64, or with --long as many that it knows its training images in
+the end, in batches of 128, and 30,000 images too. The ResNet also learns by
+SGD, the question of the paper's Table 7. Each network and optimizer has the
+best of growing rates on 1,000 of 3,000 training images, held out; a rate at the
+edge is followed by one further on. Each training leaves a file in `runs`; what
+has one is not repeated, and several of these may run at once. The rows whose
+three seeds are there are in `vitedu/results/resnets-on-shapes.json` or
+`resnets-long.json`; with --rates the latter has what the rates reached, n = 1.
 """
 
+import argparse
 import statistics
 import time
 from dataclasses import replace
@@ -22,6 +23,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from graphs import replay_steps
 from kept import kept, read
 from recorded import result_fields
 
@@ -33,15 +35,35 @@ from vitedu.model import Hybrid, ResNetConfig, SinCos2D, ViTConfig
 from vitedu.train import TrainConfig, find_device, fit, recipe
 
 ROOT = Path(__file__).parents[1]
-TARGET = ROOT / "vitedu/results/resnets-on-shapes.json"
-RUNS = ROOT / "runs/race"
 DEVICE = find_device("auto")
 SEEDS = (0, 1, 2)
-BATCH = 128
-# Steps of the ViT; the others' by operations.
-STEPS = {"1k": 3_000, "3k": 6_000, "10k": 12_000, "30k": 20_000}
 CHOOSING, HELD_OUT = "3k", 1_000
 CHUNK = 500  # images of an evaluation at once
+
+
+class Length(NamedTuple):
+    """How long the trainings are."""
+
+    name: str
+    batch: int
+    steps: dict[str, int]  # of the ViT by images; the others' by operations
+    choosing: int  # steps of the ViT to choose a rate
+
+    @property
+    def folder(self) -> Path:
+        """What is kept of the trainings."""
+        return ROOT / "runs" / self.name
+
+
+SHORT = Length(
+    "resnets-on-shapes", 64, dict.fromkeys(("1k", "3k", "10k"), 1_500), 600
+)
+LONG = Length(
+    "resnets-long",
+    128,
+    {"1k": 3_000, "3k": 6_000, "10k": 12_000, "30k": 20_000},
+    6_000,
+)
 
 
 def plain(**fields: object) -> ViTConfig:
@@ -103,13 +125,12 @@ class Row(NamedTuple):
         """The images to learn from."""
         return 1_000 * int(self.images.removesuffix("k"))
 
-    @property
-    def steps(self) -> int:
+    def steps(self, of_vit: int) -> int:
         """As many as make the operations of the ViT's."""
         ours, the_vits = (
             budget.macs(NETWORKS[each]) for each in (self.network, "vit")
         )
-        return round(STEPS[self.images] * the_vits / ours)
+        return round(of_vit * the_vits / ours)
 
 
 SGD = Row("resnet", "10k", "sgd")
@@ -128,15 +149,17 @@ def shapes(images: str) -> Dataset:
     return load_dataset(f"shapes-{images}", image_size=64, num_classes=10)
 
 
-def settings(row: Row, lr: float, seed: int) -> TrainConfig:
+def settings(
+    row: Row, lr: float, seed: int, how: Length, steps: int
+) -> TrainConfig:
     """What all rows have in common, and what is this one's."""
     return replace(
         recipe("shapes-small", "cpu"),
         model=NETWORKS[row.network],
         dataset=f"shapes-{row.images}",
         augment=Augment(shift=4, flip=True),
-        steps=row.steps,
-        batch_size=BATCH,
+        steps=row.steps(steps),
+        batch_size=how.batch,
         optimizer=row.optimizer,
         lr=lr,
         betas=(0.9, 0.999),
@@ -147,51 +170,58 @@ def settings(row: Row, lr: float, seed: int) -> TrainConfig:
         device=str(DEVICE),
         threads=1,
         log_every=100,
-        save_every=row.steps,
+        save_every=steps,
     )
 
 
-def trained(
-    row: Row, lr: float, seed: int, learned: Split, test: Split
-) -> dict[str, float]:
+def trained(config: TrainConfig, learned: Split, test: Split) -> dict[str, Any]:
     """Percent right of new images, and of those it learned from."""
-    run = fit(settings(row, lr, seed), train=learned, test=test, progress=False)
+    run = fit(
+        config,
+        train=learned,
+        test=test,
+        on_start=replay_steps,
+        progress=False,
+    )
     known = accuracy(run.model, learned, batch_size=CHUNK).accuracy
     tested = run.result["metrics"]["test_accuracy"]["value"]
     return {"test": tested, "train": known}
 
 
-def held_out(row: Row, lr: float) -> dict[str, float]:
+def held_out(row: Row, lr: float, how: Length) -> dict[str, Any]:
     """By which a rate is chosen: the last third of the training images."""
     learned = row.count - HELD_OUT
     images = shapes("10k").train.first(row.count)
     rest = images.take(range(learned, row.count))
-    images = images.first(learned)
+    config = settings(row, lr, 0, how, how.choosing)
     try:
-        return trained(row, lr, 0, images, rest)
+        return trained(config, images.first(learned), rest)
     except UserError as error:
         if "loss became" not in str(error):
             raise
         return {"test": 0.0, "train": 0.0}
 
 
-def climb(network: str, optimizer: str) -> dict[float, float] | None:
+def climb(
+    network: str, optimizer: str, how: Length
+) -> dict[float, dict[str, Any]] | None:
     """What each rate reached; None: another process is at one of them."""
     row = Row(network, CHOOSING, optimizer)
     waiting, reached = list(RATES[network, optimizer]), {}
     while waiting:
         found = {
             lr: kept(
-                RUNS / f"rate-{network}-{optimizer}-{lr:g}.json",
-                partial(held_out, row, lr),
+                ROOT
+                / f"runs/{how.name}/rate-{network}-{optimizer}-{lr:g}.json",
+                partial(held_out, row, lr, how),
                 DEVICE,
             )
             for lr in waiting
         }
         if None in found.values():
             return None
-        reached |= {lr: each["found"]["test"] for lr, each in found.items()}
-        best = max(reached, key=reached.__getitem__)
+        reached |= found
+        best = best_of(reached)
         waiting = []
         if best == max(reached):
             waiting.append(2 * best)
@@ -200,93 +230,106 @@ def climb(network: str, optimizer: str) -> dict[float, float] | None:
     return reached
 
 
-def train_row(row: Row, lr: float, seed: int) -> dict[str, float]:
+def best_of(rates: dict[float, dict[str, Any]]) -> float:
+    return max(rates, key=lambda lr: rates[lr]["found"]["test"])
+
+
+def train_row(row: Row, lr: float, seed: int, how: Length) -> dict[str, Any]:
     """One training of the table."""
     data = shapes("30k" if row.images == "30k" else "10k")
-    return trained(row, lr, seed, data.train.first(row.count), data.test)
+    config = settings(row, lr, seed, how, how.steps[row.images])
+    return trained(config, data.train.first(row.count), data.test)
 
 
 def metric(
-    row: Row, runs: list[dict[str, Any]], tried: dict[float, float]
+    row: Row,
+    steps: int,
+    runs: list[dict[str, Any]],
+    rates: dict[float, dict[str, Any]],
 ) -> dict[str, Any]:
-    """One row of the table."""
+    """One row of the table; of a single run without seeds."""
     tested = [run["found"]["test"] for run in runs]
-    return {
+    known = [run["found"]["train"] for run in runs]
+    found = {
         "value": statistics.mean(tested),
-        "unit": "percent of 2,000 test images",
-        "per_seed": tested,
-        "train_per_seed": [run["found"]["train"] for run in runs],
+        "unit": "percent of new images",
+        "train": statistics.mean(known),
         "weights": budget.parameters(NETWORKS[row.network]).total,
         "macs_per_image": budget.macs(NETWORKS[row.network]),
-        "steps": row.steps,
-        "lr": max(tried, key=tried.__getitem__),
-        "held_out_by_lr": {str(lr): tried[lr] for lr in sorted(tried)},
-        "seconds_per_seed": [run["seconds"] for run in runs],
+        "steps": row.steps(steps),
+        "lr": best_of(rates),
+        "held_out_by_lr": {
+            str(lr): rates[lr]["found"]["test"] for lr in sorted(rates)
+        },
     }
+    if len(runs) > 1:
+        found |= {"per_seed": tested, "train_per_seed": known}
+        found["seconds_per_seed"] = [run["seconds"] for run in runs]
+    return found
 
 
-def work() -> bool:
+def work(how: Length) -> bool:
     """Measure what nobody else is at; whether all of it is there."""
-    is_whole = True
+    rows = [row for row in ROWS if row.images in how.steps]
+    metrics = {}
     # rates first, so that nobody has to wait for them for long
-    tried = {key: climb(*key) for key in RATES}
-    for row in ROWS:
-        rates = tried[row.network, row.optimizer]
+    for key in RATES:
+        climb(*key, how)
+    for row in rows:
+        rates = climb(row.network, row.optimizer, how)
         if rates is None:
-            rates = climb(row.network, row.optimizer)
-        if rates is None:
-            is_whole = False
             continue
-        tried[row.network, row.optimizer] = rates
-        lr = max(rates, key=rates.__getitem__)
+        lr = best_of(rates)
         runs = [
             kept(
-                RUNS / f"{row.name}-{seed}.json",
-                partial(train_row, row, lr, seed),
+                how.folder / f"{row.name}-{seed}.json",
+                partial(train_row, row, lr, seed, how),
                 DEVICE,
             )
             for seed in SEEDS
         ]
-        if None in runs:
-            is_whole = False
-        else:
-            record()
-    return is_whole
-
-
-def known_rates(row: Row) -> dict[float, float]:
-    """What is kept of a network's rates."""
-    files = RUNS.glob(f"rate-{row.network}-{row.optimizer}-*.json")
-    return {
-        float(file.stem.split("-", 3)[3]): read(file)["found"]["test"]
-        for file in files
-    }
-
-
-def record() -> None:
-    """Write the rows that are whole, by the machine that measured them."""
-    found: dict[Row, list[dict[str, Any]]] = {}
-    for row in ROWS:
-        runs = [read(RUNS / f"{row.name}-{seed}.json") for seed in SEEDS]
         if None not in runs:
-            found[row] = runs
-    metrics = {
-        row.name: metric(row, runs, known_rates(row))
-        for row, runs in found.items()
-    }
-    everything = [read(path) for path in RUNS.glob("*.json")]
-    config = settings(ROWS[0], RATES["vit", "adamw"][0], seed=0)
-    first = next(iter(found.values()))[0]
+            steps = how.steps[row.images]
+            metrics[row.name] = metric(row, steps, runs, rates)
+            record(how, metrics, runs[0])
+    return len(metrics) == len(rows)
+
+
+def record_rates(how: Length) -> None:
+    """In place of rows that aren't there, what the rates reached."""
+    metrics, best = {}, None
+    for network, optimizer in RATES:
+        row = Row(network, "2k", optimizer)  # 1,000 of 3,000 are held out
+        start = f"rate-{network}-{optimizer}-"
+        rates = {
+            float(path.stem.removeprefix(start)): read(path)
+            for path in how.folder.glob(f"{start}*.json")
+        }
+        if rates:
+            best = rates[best_of(rates)]
+            metrics[row.name] = metric(row, how.choosing, [best], rates)
+    record(how, metrics, best)
+
+
+def record(how: Length, metrics: dict[str, Any], first: dict[str, Any]) -> None:
+    """Write the rows that are there, by the machine that measured them."""
+    everything = [read(x) for x in how.folder.glob("*.json")]
+    flags = " --long" if how is LONG else ""
+    lr = RATES["vit", "adamw"][0]
+    config = settings(ROWS[0], lr, 0, how, how.steps["10k"])
+    is_gpu = "NVIDIA" in first["hardware"]
+    if is_gpu:
+        config = replace(config, device="cuda", precision="tf32")
     result = {
         **result_fields(
-            TARGET.stem,
-            "python benchmarks/resnets_on_shapes.py",
+            how.name,
+            f"python benchmarks/resnets_on_shapes.py{flags}",
             sum(each["seconds"] for each in everything),
         ),
         **{each: first[each] for each in ("hardware", "versions", "commit")},
         "config": config.to_json(),
         "metrics": metrics,
-        "seeds": list(SEEDS),
+        "seeds": list(SEEDS) if "per_seed" in str(metrics) else [0],
         "dataset": {
             "name": "shapes",
             "digest": shapes("10k").digest,
@@ -294,10 +337,11 @@ def record() -> None:
             "num_test": 2_000,
         },
         "notes": "config and digest are those of the ViT on 10,000 images; "
-        "rates by 1,000 of 3,000 held out, n = 1; seconds are those of all "
-        "trainings, with others on the same card",
+        "rates by 1,000 of 3,000 held out, n = 1; rows without seeds are the "
+        "best of them, on those 1,000; seconds are those of all trainings, "
+        "with others on the same machine",
     }
-    if "NVIDIA" in first["hardware"]:
+    if is_gpu:
         result["tier"] = "gpu"
     adam = Row("resnet", SGD.images).name
     if {SGD.name, adam} <= metrics.keys():
@@ -310,12 +354,20 @@ def record() -> None:
             "paper": None,
             "n": len(SEEDS),
         }
-    results.write(TARGET, result)
+    results.write(results.FOLDER / f"{how.name}.json", result)
 
 
 def main() -> None:
     """Measure and record until all rows are whole."""
-    while not work():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--long", action="store_true", help="to the end")
+    parser.add_argument("--rates", action="store_true", help="only record them")
+    options = parser.parse_args()
+    how = LONG if options.long else SHORT
+    if options.rates:
+        record_rates(how)
+        return
+    while not work(how):
         time.sleep(2)
 
 

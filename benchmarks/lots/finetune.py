@@ -117,9 +117,9 @@ def trained(
         "dataset": run.result["dataset"],
     }
     tell(
-        f"{name}: {found['accuracy']:.2f} %, "
+        f"{name}: {found['accuracy']:.2f}%, "
         f"{found['seconds']:.1f} s, {found['speed']:,.0f} images/s, "
-        f"{100 * found['wait']:.0f} % waiting"
+        f"{100 * found['wait']:.0f}% waiting"
     )
     return found
 

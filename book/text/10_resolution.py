@@ -9,7 +9,7 @@ import vitedu
 #
 # In the package there's a photograph of a rocket, waiting on its launch pad at dusk. Our
 # trained network takes it for an oil rig. Let's ask again, and give it more pixels. A
-# folded cell loads the book's photographs as `rocket`, `hopper`, `cat` and `coffee`, and
+# hidden cell loads the book's photographs as `rocket`, `hopper`, `cat` and `coffee`, and
 # defines `say`, which prints the two most probable classes of a photograph.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -472,7 +472,7 @@ say(wide, rocket, "14×21 patches")
 # %% [markdown]
 # The rocket gets its best name yet. (On all 1,000, uncut, it's [a
 # tie](#Gained-and-lost), perhaps because the thing to name is mostly in the middle.)
-# But put the photographs of the cat and the coffee side by side, as a folded cell does,
+# But put the photographs of the cat and the coffee side by side, as a hidden cell does,
 # and ask about the square in the middle, then about the whole strip:
 
 # %% tags=["hide-input"]

@@ -221,7 +221,7 @@ figures.show(*transfer.step())
 
 # %% [markdown]
 # In code, `velocities` holds a tensor for each weight tensor, all zeros at the start,
-# and `norm` is the length of the one long vector. (Folded cells check six steps against those
+# and `norm` is the length of the one long vector. (Hidden cells check six steps against those
 # of `vitedu`, the package that comes with this book, which uses PyTorch's `SGD`.)
 
 
@@ -510,7 +510,7 @@ for _ in range(3):
 # you have enough. But hold out enough of them: with only twelve, a single photograph is worth
 # eight points.
 #
-# Until you have some, a folded cell has put our sixty into `mine/train`, and the sixty to
+# Until you have some, a hidden cell has put our sixty into `mine/train`, and the sixty to
 # test on into `mine/val`. `shell` runs a command as your terminal would:
 
 # %% tags=["hide-input"]

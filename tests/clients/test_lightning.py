@@ -18,7 +18,7 @@ pytestmark = [
 
 @pytest.fixture
 def fit(batches, tmp_path):
-    """Fits a model for four epochs; its steps' losses and modes."""
+    """Fits a model for five epochs; its steps' losses and modes."""
     import lightning
 
     class Classify(lightning.LightningModule):
@@ -37,12 +37,12 @@ def fit(batches, tmp_path):
             assert not self.model.training
 
         def configure_optimizers(self):
-            return torch.optim.AdamW(self.parameters(), lr=3e-3)
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
     def fit(model):
         module = Classify(model)
         trainer = lightning.Trainer(
-            max_epochs=4,
+            max_epochs=5,
             accelerator="cpu",
             logger=False,
             enable_checkpointing=False,

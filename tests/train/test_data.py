@@ -51,6 +51,8 @@ def here(tmp_path, monkeypatch):
         images[:, 0, 0] = first + np.arange(count)
         arrays |= {f"x_{part}": images, f"y_{part}": np.arange(count) % 3}
     np.savez("set.npz", **arrays)
+    later = {x: arrays[x] + 1 for x in ("y_train", "y_test")}
+    np.savez("from1.npz", **arrays | later)
     return tmp_path
 
 
@@ -262,7 +264,7 @@ def test_class_folders_are_trained_on_whatever_the_recipe(zoo, place):
     assert sorted(seen) == [*range(10), *range(100, 105)]
     assert len(parts.test) == 3
     assert parts.dataset.notes == (
-        "zoo doesn't have train/ and val/, so 3 of its 15 pictures (20 % of "
+        "zoo doesn't have train/ and val/, so 3 of its 15 pictures (20% of "
         "each class, drawn with seed 0) are held out for testing",
     )
 
@@ -337,8 +339,7 @@ def test_a_share_of_each_class_is_held_out_of_what_is_given(here, data):
     assert sorted(trained + tested) == list(range(30))
     [note] = parts.dataset.notes
     assert (
-        "so 6 of its 30 pictures (20 % of each class, drawn with seed 0)"
-        in note
+        "so 6 of its 30 pictures (20% of each class, drawn with seed 0)" in note
     )
     assert numbers(sources(given_train=data, seed=5).test) == tested
 
@@ -542,6 +543,10 @@ WRONG = {
         {"model": {"num_classes": 4}, "given_train": FROM_1},
         "labels up to 3, but no image to train on has the label 0; number",
     ),
+    "few-labels-from-1": (
+        {"dataset": "from1.npz", "max_images": 6, "model": {"num_classes": 4}},
+        "labels up to 3, but no image to train on has the label 0; number",
+    ),
     "size": (
         {"model": {"image_size": (12, 8)}},
         "are 8x8, the model wants 12x8",
@@ -584,6 +589,13 @@ def test_what_does_not_fit_is_one_sentence(pets, name):
     if name in ("missing-file", "missing-folder", "unknown"):
         with pytest.raises(UserError, match=sentence):
             class_names_of(configured(**changes))
+
+
+def test_a_class_without_images_may_be_meant(here):
+    given = TensorDataset(PAIR[0], PAIR[1] + 1)
+    given = from_torch(given, num_classes=4)
+    parts = sources(given_train=given, model={"num_classes": 4})
+    assert parts.train.num_classes == 4
 
 
 # --- workers

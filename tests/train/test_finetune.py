@@ -141,7 +141,7 @@ def test_a_run_says_what_it_holds_out_and_keeps(here):
             )
     run = vitedu.finetune("start.safetensors", "photos", **SHORT)
     assert (
-        "52 of the 512 images to train on (10 % of each class) are"
+        "52 of the 512 images to train on (10% of each class) are"
         in (run.result["notes"])
     )
     assert "the best on the validation part" in run.result["notes"]
@@ -367,16 +367,18 @@ def test_a_head_is_kept_for_the_classes_that_it_knows(here, start, names, rows):
 
 # as vitedu names ImageNet's classes, and as Hugging Face's files do
 @pytest.mark.parametrize("end", ["", ", and a synonym"])
-@pytest.mark.parametrize("spelling", ["names", "codes"])
+@pytest.mark.parametrize("spelling", ["names", "folders", "codes"])
 def test_imagenets_head_serves_some_of_its_classes(here, spelling, end):
     names = tuple(name + end for name in imagenet_classes().names)
     model = trained(1000, names)
     vitedu.save(model, "known.safetensors")
-    called = getattr(imagenet_classes(), spelling)
+    called = getattr(imagenet_classes(), spelling.replace("folders", "names"))
+    if spelling == "folders":
+        called = [name.replace(" ", "_") for name in called]
     for number, name in ((285, "bees"), (0, "ants")):  # cat, tench
         (here / "photos" / name).rename(here / "photos" / called[number])
     run = vitedu.finetune("known.safetensors", "photos", lr=1e-9, **SHORT)
-    rows = [285, 0] if spelling == "names" else [0, 285]
+    rows = [0, 285] if spelling == "codes" else [285, 0]
     assert run.model.class_names == tuple(called[row] for row in rows)
     assert_close(run.model.head.weight, model.head.weight[rows])
 

@@ -91,7 +91,7 @@ def open_sources(
         if config.keep == "best":
             note = (
                 f"{len(held_out):,} of the {len(held_out) + len(learned):,} "
-                f"images to train on ({100 * config.validation:g} % of each "
+                f"images to train on ({100 * config.validation:g}% of each "
                 "class) are held out to choose the best weights by; "
                 "validation=0 learns from all"
             )
@@ -190,6 +190,9 @@ def _in_memory(config: TrainConfig) -> Dataset:
     # for trained weights, images are resized
     if not config.starts_trained and len(dataset.class_names) == num_classes:
         check_size(dataset.train.images, config.preprocess)
+    wanted = len(dataset.class_names)
+    if config.needs_labels and dataset.class_names == numbered_names(wanted):
+        _check_used(dataset.train, wanted)
     if count is None:
         return dataset
     train, test = dataset.train.first(count), dataset.test.first(count)
@@ -202,6 +205,8 @@ def _passed(config: TrainConfig, train: Any, holds_out: bool) -> Dataset:
     names = numbered_names(config.model.num_classes)
     if split.class_names or split.labels is not None:
         names = split.classes()
+    if config.needs_labels and not split.class_names:
+        _check_used(split, len(names))
     split = split.with_classes(names)
     train, test, notes = split, split, split.notes
     if holds_out:
@@ -223,7 +228,7 @@ def _passed(config: TrainConfig, train: Any, holds_out: bool) -> Dataset:
 
 
 def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
-    """UserError: another number than the model's, only one, or one is empty."""
+    """UserError: another number than the model's, or only one."""
     wanted = len(dataset.class_names)
     if wanted == 1 and config.loss == "softmax":
         raise UserError(
@@ -231,16 +236,6 @@ def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
             "every answer would be correct; add the pictures of at least one "
             "other class"
         )
-    labels = dataset.train.labels
-    is_numbered = dataset.class_names == numbered_names(wanted)
-    if is_numbered and labels is not None and config.max_images is None:
-        counts = torch.bincount(labels, minlength=wanted)
-        if not counts.all():
-            raise UserError(
-                f"{dataset.name} has labels up to {wanted - 1}, but no image "
-                f"to train on has the label {int(counts.argmin())}; number the "
-                "classes 0, 1, 2, ..., or give all of them names (class_names)"
-            )
     num_classes = config.model.num_classes
     remedy = f"set model.num_classes={wanted}"
     if "model" in config.given_names:
@@ -249,6 +244,21 @@ def _check_classes(dataset: Dataset, config: TrainConfig) -> None:
         raise UserError(
             f"{dataset.name} has {counted(wanted, 'class')}, the model "
             f"{num_classes}; {remedy}"
+        )
+
+
+def _check_used(split: Split, num_classes: int) -> None:
+    """UserError: no image has one of the labels, as where they begin at 1."""
+    if split.labels is None:
+        return
+    counts = torch.bincount(split.labels, minlength=num_classes)
+    if not counts.all():
+        raise UserError(
+            f"{split.name} has labels up to {num_classes - 1}, but no image to "
+            f"train on has the label {int(counts.argmin())}; number the "
+            "classes 0, 1, 2, ..., or say that it's meant: name all of them "
+            "(class_names), or give num_classes to vitedu.data.from_torch or "
+            "as_source"
         )
 
 

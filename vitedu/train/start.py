@@ -313,8 +313,8 @@ def fit_head(
 def known_rows(model: Network, names: tuple[str, ...]) -> list[int] | None:
     """The model's class for each of `names`, by name or by WordNet's code.
 
-    None: it doesn't know one of them, or knows two by one name, as ImageNet's
-    two cranes.
+    Folders may write _ for a space. None: it doesn't know one of them, or knows
+    two by one name, as ImageNet's two cranes.
     """
     known = tuple(model.class_names)
     spellings, classes = [known], classes_of(len(known))
@@ -322,11 +322,12 @@ def known_rows(model: Network, names: tuple[str, ...]) -> list[int] | None:
         spellings += classes
     if is_zero_head(model) or names == numbered_names(len(names)):
         return None
+    wanted = [name.replace("_", " ") for name in names]
     for spelling in spellings:
-        times = Counter(spelling)
-        if names and all(times[name] == 1 for name in names):
-            row_of = {name: row for row, name in enumerate(spelling)}
-            return [row_of[name] for name in names]
+        written = [name.replace("_", " ") for name in spelling]
+        times = Counter(written)
+        if names and all(times[name] == 1 for name in wanted):
+            return [written.index(name) for name in wanted]
     return None
 
 

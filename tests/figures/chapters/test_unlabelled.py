@@ -99,7 +99,7 @@ def test_a_line_for_each_way_to_begin():
     assert len(left.lines) == len(starts) + 1
     assert len(right.lines) == len(starts)
     assert right.lines[0].get_xydata().tolist() == [[1, 40], [2, 60]]
-    assert "pixels 5 % and 10 %" in alt and "from scratch at best 60 %" in alt
+    assert "pixels 5% and 10%" in alt and "from scratch at best 60%" in alt
 
 
 def test_a_line_over_labels_for_each_start():

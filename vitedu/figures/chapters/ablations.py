@@ -146,7 +146,7 @@ def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
         axes.set_xticks(*ticks, fontsize=10)
         axes.set_yticks(*ticks, fontsize=10)
         told.append(
-            f"{name}: {right[:half, :half].mean():.0f} % where it has learned, "
+            f"{name}: {right[:half, :half].mean():.0f}% where it has learned, "
             f"{right[half:, half:].mean():.0f} below"
         )
     for axes in grid[-1]:
@@ -203,9 +203,9 @@ def rates(
     """Accuracy over the rate: {name: (rates, percent per rate and seed)}."""
     figure, axes = chart(WIDTH, 3.3)
     told = []
-    looks = ((CLASS, "o"), (PATCHES, "s"))
+    looks = ((CLASS, "o"), (PATCHES, "s"), (POSITIONS, "D"), (MLP, "^"))
     for (name, (x, runs)), (color, marker) in zip(
-        curves.items(), looks, strict=True
+        curves.items(), looks, strict=False
     ):
         means = [_mean(each) for each in runs]
         axes.plot(x, means, color=color, linewidth=2, label=name, marker=marker)
@@ -214,7 +214,7 @@ def rates(
             axes.plot([rate] * len(each), each, marker, **dots)
         best = max(range(len(x)), key=means.__getitem__)
         told.append(
-            f"{name} {means[0]:.1f} % at {x[0]:g}, best {means[best]:.1f} at "
+            f"{name} {means[0]:.1f}% at {x[0]:g}, best {means[best]:.1f} at "
             f"{x[best]:g}, {means[-1]:.1f} at {x[-1]:g}"
         )
     axes.set(xscale="log")
@@ -240,7 +240,7 @@ def costs(
             look = {"color": color, "markersize": 8, "mew": 0, "alpha": 0.75}
             axes.plot([cost] * len(runs), runs, marker, label=name, **look)
         told.append(
-            f"{name} {_mean(runs):.1f} % at {costs[0]:.2f} times the "
+            f"{name} {_mean(runs):.1f}% at {costs[0]:.2f} times the "
             f"multiply-adds and {costs[1]:.2f} times the time"
         )
     for axes, words in zip(panels, ("multiply-adds", "time"), strict=True):
@@ -279,7 +279,7 @@ def shapes(
             dots = {"color": color, "alpha": 0.4, "markersize": 4, "mew": 0}
             axes.plot([cost] * len(each), each, marker, **dots)
         ways = (
-            f"{y:.1f} % at {x:.1f}" for x, y in zip(costs, means, strict=True)
+            f"{y:.1f}% at {x:.1f}" for x, y in zip(costs, means, strict=True)
         )
         told.append(f"{name} {', '.join(ways)}")
     axes.set(xscale="log")

@@ -1,6 +1,5 @@
 """Chapter 17: puzzles of glyphs, who learns which, and shuffled pieces."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +109,7 @@ def two_by_two(
     alt = (
         "Test accuracy by number of steps in four panels, after 10,000 "
         f"pictures, means over seeds. {'; '.join(told)}. Guessing gives "
-        "50 %."
+        "50%."
     )
     return figure, alt
 
@@ -141,7 +140,7 @@ def _curve(
     look = {"color": color, "linewidth": 2, "capsize": 3, "markersize": 6}
     axes.errorbar(places, means, errors, fmt=f"{marker}-", label=name, **look)
     return [
-        f"{name} {mean:.0f} % after {steps:,}"
+        f"{name} {mean:.0f}% after {steps:,}"
         for steps, mean in zip(rows, means, strict=True)
     ]
 
@@ -167,56 +166,7 @@ def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
     told = [f"{name} {', '.join(map(str, x))}" for name, x in table.items()]
     alt = (
         "Accuracy on ImageNet after pretraining on ImageNet, ImageNet-21k and "
-        f"JFT-300M: {'; '.join(told)} %. The L lines start below the B lines "
+        f"JFT-300M: {'; '.join(told)}%. The L lines start below the B lines "
         "of the same patch size and end above them."
-    )
-    return figure, alt
-
-
-def growing(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
-    """Figure 4 on drawn shapes, from the record `families-data`.
-
-    Above, new shapes at each run's best moment; below, six unseen forms from
-    ten pictures of each. A point per seed, a line through the means.
-    """
-    figure, grid = chart(WIDTH, 6, 2, sharex=True)
-    titles = {
-        "best_per_seed": "new shapes (%)",
-        "shots_10_per_seed": "unseen forms, ten of each (%)",
-    }
-    told = []
-    for axes, (key, title) in zip(grid, titles.items(), strict=True):
-        for network in ("resnet-36", "resnet-11", "vit-36", "vit-11"):
-            family, size = network.split("-")
-            name, color, marker = NETWORKS[family]
-            seeds = {
-                1000 * int(row.rsplit("-", 1)[1][:-1]): found[key]
-                for row, found in metrics.items()
-                if row.startswith(network) and row.endswith("k")
-            }
-            counts = sorted(seeds)
-            means = [statistics.fmean(seeds[count]) for count in counts]
-            style, label = "-" if size == "36" else "--", f"{name}, {size} M"
-            axes.plot(counts, means, style, color=color, label=label)
-            for count in counts:
-                places, look = [count] * len(seeds[count]), {"markersize": 5}
-                look |= {"color": color, "alpha": 0.6, "linestyle": "none"}
-                axes.plot(places, seeds[count], marker, **look)
-            said = ", ".join(f"{mean:.0f}" for mean in means)
-            told.append(f"{label} {said}")
-        axes.set_ylabel(title, fontsize=12)
-        axes.tick_params(labelsize=11)
-        bare(axes)
-    axes.set(xscale="log", ylim=(0, 102))
-    grid[0].set_ylim(0, 102)
-    axes.set_xticks(counts, [f"{count // 1000:,}k" for count in counts])
-    axes.minorticks_off()
-    axes.set_xlabel("shapes to learn from", fontsize=12)
-    grid[1].legend(fontsize=11, frameon=False, ncols=2)
-    half = len(told) // 2
-    alt = (
-        f"Two panels over {counts[0]:,} to {counts[-1]:,} shapes. Accuracy on "
-        f"new shapes: {'; '.join(told[:half])} %. On six unseen forms, from "
-        f"ten pictures of each: {'; '.join(told[half:])} %."
     )
     return figure, alt

@@ -29,7 +29,7 @@ def table(points: Points) -> "tuple[Figure, str]":
         axes.plot(cost, accuracy, marker, label=name, **look)
         told.append(
             f"{len(cost)} {name}s from {accuracy.min():.1f} to "
-            f"{accuracy.max():.1f} %"
+            f"{accuracy.max():.1f}%"
         )
     _costs(axes)
     axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
@@ -107,7 +107,7 @@ def times(
     )
     alt = (
         "How many times a ViT's compute a ResNet needs for the same error, "
-        f"with a band of 90 %: {first} at {budgets[0]:.0f} exaFLOPs, falling "
+        f"with a band of 90%: {first} at {budgets[0]:.0f} exaFLOPs, falling "
         f"to {last} at {budgets[-1]:,.0f}. A grey band from 2 to 4 is the "
         "paper's sentence."
     )
@@ -133,49 +133,52 @@ def sets(found: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
     bare(axes)
     alt = (
         "How many times a ViT's compute a ResNet needs, for each data set "
-        f"with an interval of 90 %: {'; '.join(told)}. A grey band from 2 to "
+        f"with an interval of 90%: {'; '.join(told)}. A grey band from 2 to "
         "4 is the paper's sentence."
     )
     return figure, alt
 
 
-def ours(
-    points: Points,
-    laws: Mapping[str, tuple[Tensor, Tensor]],
-    drawn: Mapping[str, tuple[Tensor, Tensor]],
-) -> "tuple[Figure, str]":
-    """Losses (n,) over teraFLOPs (n,), a point per run, in logarithms.
+def ours(curves: Points) -> "tuple[Figure, str]":
+    """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
 
-    With lines (a, b), and bands of 90 % from resampled lines (samples,).
+    An arrow leads from a ViT's end back to the ResNet that was as good.
     """
-    figure, axes = chart(WIDTH, 4)
+    figure, axes = chart(WIDTH, 3.8)
     told = []
-    for family, (cost, loss) in points.items():
+    for family, (cost, losses) in curves.items():
         name, color, marker = NETWORKS[family]
-        x = torch.logspace(*cost[[0, -1]].log10().tolist(), 40).double()
-        a, b = laws[family]
-        (all_a, all_b), ends = drawn[family], torch.tensor([0.05, 0.95])
-        lines = all_a[:, None] * x ** all_b[:, None]
-        low, high = lines.quantile(ends.double(), dim=0).numpy()
-        axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-        axes.plot(x, a * x**b, color=color, linewidth=2)
-        axes.plot(cost, loss, marker, color=color, markersize=6, alpha=0.6)
-        words = rf"{name}: $C^{{{b.item():.2f}}}$"
-        axes.plot([], [], marker, color=color, label=words)
-        told.append(
-            f"{name} {a * x[0] ** b:.2f} to {a * x[-1] ** b:.2f}, exponent "
-            f"{b.item():.2f}"
-        )
-    axes.set(xscale="log", yscale="log")
+        look = {"color": color, "linewidth": 1.5, "alpha": 0.7}
+        for loss in losses:
+            axes.plot(cost, loss, **look)
+            axes.plot(cost[-1], loss[-1], marker, color=color, markersize=7)
+        axes.plot([], [], f"{marker}-", color=color, label=name)
+        told.append(f"{name} {losses[:, -1].mean():.3f}")
+    ends = curves["vit"][1][:, -1]
+    last = ends.sort().values[len(ends) // 2].item()  # of three the middle one
+    cost, losses = curves["resnet"]
+    runs = [cost[(loss <= last).nonzero()[0, 0]] for loss in losses]
+    there, start = min(runs).item(), curves["vit"][0][-1].item()
+    look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
+    look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
+    axes.annotate("", (there, last), (start, last), arrowprops=look)
+    times = f"{start / there:.1f} times"
+    look = {"color": CLASS, "weight": "bold", "ha": "center"}
+    note(axes, times, ((there + start) / 2, last), (0, -16), 12, **look)
+    axes.set(yscale="log", xlim=(0, None))
+    ticks = [2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("compute $C$ (teraFLOPs)", fontsize=12)
+    axes.set_xlabel("compute so far (teraFLOPs)", fontsize=12)
     axes.set_ylabel("loss on new shapes", fontsize=12)
     axes.tick_params(labelsize=11)
-    axes.legend(fontsize=11, frameon=False)
+    axes.legend(fontsize=11, frameon=False, loc="lower left")
     bare(axes)
     alt = (
-        "Loss over compute, both in logarithms, three runs at each of four "
-        f"sizes, and a line with its band for each family: {'; '.join(told)}."
+        "Loss on new shapes over the compute so far, in logarithms, three runs "
+        f"of each family, which end on {', '.join(told)} in the mean. An "
+        f"arrow from a ViT's end, at {last:.2f}, back to the first ResNet that "
+        f"was as good says {times}."
     )
     return figure, alt
 

@@ -178,7 +178,7 @@ def bought(
         words = FEATURES.get(start, words)
         look = {"color": color, "marker": marker, "linewidth": 2}
         left.plot(range(4), values, label=words, markersize=6, **look)
-        told.append(f"{words} {values[0]:.0f} % and {values[-1]:.0f} %")
+        told.append(f"{words} {values[0]:.0f}% and {values[-1]:.0f}%")
     left.set_xticks(range(4), [*map(str, SHOTS), "100"])
     left.set(xlabel="labels of each digit", ylabel="right on new digits (%)")
     left.set_title("frozen", fontsize=12)
@@ -189,7 +189,7 @@ def bought(
         look = {"color": color, "marker": marker, "linewidth": 2}
         places = [1000 * float(rate) for rate in found]
         right.plot(places, [*found.values()], label=words, **look)
-        tuned.append(f"{words} at best {max(found.values()):.0f} %")
+        tuned.append(f"{words} at best {max(found.values()):.0f}%")
     right.set_xscale("log", base=2)
     ticks = (0.5, 1, 2, 4, 8, 16)
     right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

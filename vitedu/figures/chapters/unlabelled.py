@@ -232,9 +232,9 @@ def by_labels(
         axes.set(xlabel="labelled photographs", ylim=(0, 102))
         axes.set_title(title, fontsize=12)
         bare(axes)
-    left = grid[0]
+    left, right = grid
     left.set(ylabel="right (%)", ylim=(30, 62))
-    left.legend(frameon=False, fontsize=9, loc="upper left", reverse=True)
+    right.legend(frameon=False, fontsize=9, loc="lower left", reverse=True)
     half, counts = len(BEGUN), ", ".join(f"{k:,}" for k in LABELS)
     return figure, (
         f"Accuracy after fine-tuning with {counts} labelled photographs. On "

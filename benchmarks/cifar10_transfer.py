@@ -67,7 +67,7 @@ def percent(name: str, *accuracies: float) -> dict[str, Any]:
     """A metric by its name, printed; several draws are kept beside the mean."""
     values = [round(each, 2) for each in accuracies]
     mean = round(sum(values) / len(values), 2)
-    print(f"{name:28} {mean:6.2f} %  {values}", flush=True)
+    print(f"{name:28} {mean:6.2f}%  {values}", flush=True)
     return {name: {"value": mean, "unit": "percent", "draws": values}}
 
 

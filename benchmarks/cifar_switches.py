@@ -205,8 +205,8 @@ def main() -> None:
         for name, seed, run in finished(wanted, str(file), options.processes):
             reached.setdefault(name, {})[seed] = run
             print(
-                f"{name:28} seed {seed}: {run.test:.2f} %, on what it "
-                f"learned from {run.train:.2f} %, {run.seconds:.0f} s",
+                f"{name:28} seed {seed}: {run.test:.2f}%, on what it "
+                f"learned from {run.train:.2f}%, {run.seconds:.0f} s",
                 flush=True,
             )
             if len(reached[name]) == len(SEEDS):

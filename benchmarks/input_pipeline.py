@@ -3,7 +3,7 @@
     python benchmarks/input_pipeline.py
     python benchmarks/input_pipeline.py --rounds 21
 
-JPEGs from a folder, decoded, cropped at random (5 to 100 % of the area) to
+JPEGs from a folder, decoded, cropped at random (5 to 100% of the area) to
 224 x 224, flipped in every other case, normalised, in batches of 40 as floats:
 by `ImageSource`, by torchvision's `ImageFolder` and `DataLoader` with its
 transforms of both kinds, by timm's loader with and without its prefetcher; and

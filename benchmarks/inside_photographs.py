@@ -8,6 +8,7 @@ answer loses if the four corner tokens are dropped, emptied or moved; and how
 quickly the answer's probability falls if patches are removed in the order of a
 map. Errors are of the mean over photographs, by 2,000 bootstrap draws. About
 50 minutes on one thread, in pieces that a second call doesn't repeat (--work).
+`--parts looks` measures one part anew and keeps the rest of the record.
 Written to `vitedu/results`: `inside-photographs.json`, `inside-rollout.json`
 (the corners, which are no patches, are never removed) and `inside-maps.json`.
 """
@@ -297,6 +298,13 @@ def error(values: Tensor) -> float:
     return values[drawn].mean(dim=1).std().item()
 
 
+def errors(each: Tensor) -> list:
+    """The same for each layer, or each layer and head: photographs first."""
+    if each.dim() == 1:
+        return error(each)
+    return [errors(part) for part in each.unbind(dim=1)]
+
+
 def table(found: dict[str, Tensor]) -> dict[str, dict]:
     """The corners' rows: (1000, 4) each, less what the model has as it is."""
     metrics = {}
@@ -346,6 +354,7 @@ def distances(found: dict[str, Tensor]) -> dict[str, dict]:
             "unit": "last block; share, norm, or pixels",
             "per_seed": [mean[-1].mean().item()],
             "by_layer": mean.tolist(),
+            "error_by_layer": errors(each),
         }
     return metrics
 
@@ -354,10 +363,20 @@ def claims(
     metrics: dict[str, dict],
 ) -> dict[str, tuple[str, list[str], str]]:
     """By name of a result: the paper's row, the metrics, and what they say."""
-    by_layer = metrics["looks/renormalise"]["by_layer"]
-    first, last = (f"{min(x):.0f} to {max(x):.0f}" for x in by_layer[::11])
+    looked = metrics["looks/renormalise"]
+
+    def reach(layer: int) -> str:
+        """The nearest and the farthest head of a block, each ± its error."""
+        pairs = zip(
+            *(looked[k][layer] for k in ("by_layer", "error_by_layer")),
+            strict=True,
+        )
+        heads = [f"{value:.1f} ± {wide:.1f}" for value, wide in sorted(pairs)]
+        return f"{heads[0]} to {heads[-1]}"
+
+    first, last = reach(0), reach(-1)
     far = f"heads of 128 photographs: {first} pixels in the first block, "
-    far += f"{last} in the last"
+    far += f"{last} in the last (± over photographs)"
     split: dict[str, list[str]] = {"": [], "all": [], "kept": []}
     for key in metrics:
         kind = "all" if key.startswith("removal/") else ""
@@ -372,7 +391,7 @@ def claims(
             for name, each in zip(maps, found, strict=True)
         ]
         return (
-            "points of the answer's probability that removing 10 to 75 % of "
+            "points of the answer's probability that removing 10 to 75% of "
             f"the patches costs beyond chance: {', '.join(points)}"
         )
 
@@ -388,22 +407,38 @@ def main() -> None:
     """Measure what is not there yet, and record all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("runs/inside"))
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=PARTS,
+        default=list(PARTS),
+        help="what to measure; the rest stays as it is recorded",
+    )
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     data = Path(os.environ["VITEDU_DATA"])
     model = vitedu.load("ViT-Ti/16")
     began = time.perf_counter()
-    metrics: dict[str, dict] = {}
+    recorded: dict[str, dict] = {}
+    if set(options.parts) < set(PARTS):
+        for name in ("inside-photographs", "inside-rollout", "inside-maps"):
+            recorded |= results.read(name)["metrics"]
+    found: dict[str, dict] = {}
     summaries = {"looks": distances, "corners": table}
     summaries |= {"removal": curves, "inside": curves}
     for part, summary in summaries.items():
-        metrics |= summary(measure(part, model, data, options.work))
+        if part not in options.parts:
+            continue
+        found |= summary(measure(part, model, data, options.work))
+    metrics = recorded | found
     names = sorted((data / "imagenet-sample").glob("*.JPEG"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in names))
     command = "python benchmarks/inside_photographs.py"
     spent = time.perf_counter() - began
     for name, (row, keys, ours) in claims(metrics).items():
+        if not found.keys() & set(keys):
+            continue
         result = {
             **result_fields(name, command, spent),
             "config": model.config.to_json(),

@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.train import TrainConfig, fit
@@ -36,7 +34,8 @@ def reach(
     plain = replace(
         config, augment=Augment(), dataset=dataset or config.dataset
     )
-    sources = open_sources(plain, torch.device("cpu"))
+    device = next(run.model.parameters()).device
+    sources = open_sources(plain, device)
     learned = accuracy(
         run.model, sources.train.batches(epoch=0, seed=0, batch_size=250)
     )

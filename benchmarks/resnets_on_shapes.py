@@ -1,41 +1,68 @@
 """A ViT, a ResNet and a hybrid at equal compute on growing data, three seeds.
 
-    python benchmarks/resnets_on_shapes.py [--processes 2]
+    python benchmarks/resnets_on_shapes.py [--long]
 
-Each learns from 1,000, 3,000 and 10,000 drawn shapes of 64 x 64 pixels and is
-judged on 2,000 others. Steps times multiply-adds of an image are the same for
-all three, whatever the number of images. The ResNet also learns by SGD, the
-question of the paper's Table 7. Each network and optimizer has the best of
-growing rates, up to the first that is worse than one before it, on 1,000 of
-3,000 training images, held out, after 40 % of the steps. What comes out is
-written to `vitedu/results/resnets-on-shapes.json` whenever a row has its three
-seeds, and what stands there is not repeated.
+Each learns from 1,000, 3,000 and 10,000 drawn shapes of 64 x 64 pixels, on a
+GPU if there is one, and is judged on 2,000 others. Steps times multiply-adds of
+an image are the same for all three on as many images: 1,500 steps of the ViT,
+in batches of 64, or with --long as many that it knows its training images in
+the end, in batches of 128, and 30,000 images too. The ResNet also learns by
+SGD, the question of the paper's Table 7. Each network and optimizer has the
+best of growing rates on 1,000 of 3,000 training images, held out; a rate at the
+edge is followed by one further on. Each training leaves a file in `runs`; what
+has one is not repeated, and several of these may run at once. The rows whose
+three seeds are there are in `vitedu/results/resnets-on-shapes.json` or
+`resnets-long.json`; with --rates the latter has what the rates reached, n = 1.
 """
 
 import argparse
 import statistics
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import time
 from dataclasses import replace
-from multiprocessing import get_context
+from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
-from reached import Reached, reach
+from kept import kept, read
 from recorded import result_fields
 
 from vitedu import budget, results
-from vitedu.data import Augment
+from vitedu.data import Augment, Dataset, Split, load_dataset
+from vitedu.errors import UserError
+from vitedu.evaluate import accuracy
 from vitedu.model import Hybrid, ResNetConfig, SinCos2D, ViTConfig
-from vitedu.train import TrainConfig, fit, recipe
-from vitedu.train.data import open_sources
+from vitedu.train import TrainConfig, find_device, fit, recipe
 
-TARGET = Path(__file__).parents[1] / "vitedu/results/resnets-on-shapes.json"
+ROOT = Path(__file__).parents[1]
+DEVICE = find_device("auto")
 SEEDS = (0, 1, 2)
-# Steps of the ViT, to train and to choose a rate; the others' by operations.
-STEPS, CHOOSING, BATCH = 1500, 600, 64
-IMAGES = ("1k", "3k", "10k")
+CHOOSING, HELD_OUT = "3k", 1_000
+CHUNK = 500  # images of an evaluation at once
+
+
+class Length(NamedTuple):
+    """How long the trainings are."""
+
+    name: str
+    batch: int
+    steps: dict[str, int]  # of the ViT by images; the others' by operations
+    choosing: int  # steps of the ViT to choose a rate
+
+    @property
+    def folder(self) -> Path:
+        """What is kept of the trainings."""
+        return ROOT / "runs" / self.name
+
+
+SHORT = Length(
+    "resnets-on-shapes", 64, dict.fromkeys(("1k", "3k", "10k"), 1_500), 600
+)
+LONG = Length(
+    "resnets-long",
+    128,
+    {"1k": 3_000, "3k": 6_000, "10k": 12_000, "30k": 20_000},
+    6_000,
+)
 
 
 def plain(**fields: object) -> ViTConfig:
@@ -70,9 +97,12 @@ NETWORKS = {
 }
 
 
+# the first rates of each; further ones follow where the best is at an edge
 RATES = {
-    "adamw": (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2),
-    "sgd": (0.03, 0.1, 0.3, 1.0, 3.0),
+    ("vit", "adamw"): (1e-3, 5e-4, 2e-3),
+    ("resnet", "adamw"): (8e-3, 4e-3, 1.6e-2, 2e-3),
+    ("hybrid", "adamw"): (4e-3, 2e-3, 8e-3, 1e-3),
+    ("resnet", "sgd"): (0.3, 0.1, 1.0),
 }
 
 
@@ -89,170 +119,254 @@ class Row(NamedTuple):
         name = f"{self.network}-{self.images}"
         return name if self.optimizer == "adamw" else f"{name}-sgd"
 
+    @property
+    def count(self) -> int:
+        """The images to learn from."""
+        return 1_000 * int(self.images.removesuffix("k"))
 
-ROWS = [Row(network, images) for images in IMAGES for network in NETWORKS]
-ROWS.append(Row("resnet", IMAGES[-1], "sgd"))
+    def steps(self, of_vit: int) -> int:
+        """As many as make the operations of the ViT's."""
+        ours, the_vits = (
+            budget.macs(NETWORKS[each]) for each in (self.network, "vit")
+        )
+        return round(of_vit * the_vits / ours)
 
 
-def steps_of(network: str, of_vit: int = STEPS) -> int:
-    """As many steps as make the operations of the ViT's."""
-    ours = budget.macs(NETWORKS[network])
-    return round(of_vit * budget.macs(NETWORKS["vit"]) / ours)
+SGD = Row("resnet", "10k", "sgd")
+# in order of worth
+ROWS = [
+    *(Row(network, "10k") for network in NETWORKS),
+    SGD,
+    *(Row(network, size) for size in ("3k", "1k") for network in NETWORKS),
+    *(Row(network, "30k") for network in NETWORKS),
+]
 
 
-def settings(row: Row, lr: float, seed: int) -> TrainConfig:
+@cache
+def shapes(images: str) -> Dataset:
+    """Drawn once; a larger set begins with every smaller."""
+    return load_dataset(f"shapes-{images}", image_size=64, num_classes=10)
+
+
+def settings(
+    row: Row, lr: float, seed: int, how: Length, steps: int
+) -> TrainConfig:
     """What all rows have in common, and what is this one's."""
     return replace(
         recipe("shapes-small", "cpu"),
         model=NETWORKS[row.network],
         dataset=f"shapes-{row.images}",
         augment=Augment(shift=4, flip=True),
-        steps=steps_of(row.network),
-        batch_size=BATCH,
+        steps=row.steps(steps),
+        batch_size=how.batch,
         optimizer=row.optimizer,
         lr=lr,
         betas=(0.9, 0.999),
         weight_decay=0.05 if row.optimizer == "adamw" else 1e-4,
         ema=None,
-        precision="fp32",
+        precision="tf32" if DEVICE.type == "cuda" else "fp32",
         seed=seed,
+        device=str(DEVICE),
         threads=1,
         log_every=100,
+        save_every=steps,
     )
 
 
-def held_out(row: Row, lr: float) -> float:
-    """Accuracy on a third of 3,000 images, by which a rate is chosen."""
-    steps = steps_of(row.network, CHOOSING)
-    config = settings(row, lr, seed=0)
-    config = replace(config, steps=steps, validation=1 / 3)
-    return fit(config).result["metrics"]["validation_accuracy"]["value"]
+def trained(config: TrainConfig, learned: Split, test: Split) -> dict[str, Any]:
+    """Percent right of new images, and of those it learned from."""
+    run = fit(
+        config,
+        train=learned,
+        test=test,
+        progress=False,
+    )
+    known = accuracy(run.model, learned, batch_size=CHUNK).accuracy
+    tested = run.result["metrics"]["test_accuracy"]["value"]
+    return {"test": tested, "train": known}
 
 
-def climb(row: Row) -> dict[float, float]:
-    """What growing rates reach, until one is worse than one before it."""
-    tried: dict[float, float] = {}
-    for lr in RATES[row.optimizer]:
-        tried[lr] = held_out(row, lr)
-        if tried[lr] < max(tried.values()):
-            break
-    return tried
+def held_out(row: Row, lr: float, how: Length) -> dict[str, Any]:
+    """By which a rate is chosen: the last third of the training images."""
+    learned = row.count - HELD_OUT
+    images = shapes("10k").train.first(row.count)
+    rest = images.take(range(learned, row.count))
+    config = settings(row, lr, 0, how, how.choosing)
+    try:
+        return trained(config, images.first(learned), rest)
+    except UserError as error:
+        if "loss became" not in str(error):
+            raise
+        return {"test": 0.0, "train": 0.0}
 
 
-def train_row(row: Row, lr: float, seed: int) -> Reached:
-    """One training of the table; a set of shapes begins with every smaller."""
-    return reach(settings(row, lr, seed), dataset="shapes-1k")
-
-
-def choose_rates(
-    pool: ProcessPoolExecutor, metrics: dict[str, dict]
-) -> dict[tuple[str, str], dict[float, float]]:
-    """For each network and optimizer what its rates reached, in percent."""
-    known = {
-        (row.network, row.optimizer): {
-            float(lr): value
-            for lr, value in metrics[row.name]["held_out_by_lr"].items()
+def climb(
+    network: str, optimizer: str, how: Length
+) -> dict[float, dict[str, Any]] | None:
+    """What each rate reached; None: another process is at one of them."""
+    row = Row(network, CHOOSING, optimizer)
+    waiting, reached = list(RATES[network, optimizer]), {}
+    while waiting:
+        found = {
+            lr: kept(
+                ROOT
+                / f"runs/{how.name}/rate-{network}-{optimizer}-{lr:g}.json",
+                partial(held_out, row, lr, how),
+                DEVICE,
+            )
+            for lr in waiting
         }
-        for row in ROWS
-        if row.name in metrics
-    }
-    asked = {
-        (row.network, row.optimizer): row._replace(images="3k")
-        for row in ROWS
-        if (row.network, row.optimizer) not in known
-    }
-    runs = {key: pool.submit(climb, row) for key, row in asked.items()}
-    return known | {key: run.result() for key, run in runs.items()}
+        if None in found.values():
+            return None
+        reached |= found
+        best = best_of(reached)
+        waiting = []
+        if best == max(reached):
+            waiting.append(2 * best)
+        elif best == min(reached):
+            waiting.append(best / 2)
+    return reached
 
 
-def metric(row: Row, runs: list[Reached], tried: dict[float, float]) -> dict:
-    """One row of the table."""
-    return {
-        "value": statistics.mean(run.test for run in runs),
-        "unit": "percent of 2,000 test images",
-        "per_seed": [run.test for run in runs],
-        "train_per_seed": [run.train for run in runs],
+def best_of(rates: dict[float, dict[str, Any]]) -> float:
+    return max(rates, key=lambda lr: rates[lr]["found"]["test"])
+
+
+def train_row(row: Row, lr: float, seed: int, how: Length) -> dict[str, Any]:
+    """One training of the table."""
+    data = shapes("30k" if row.images == "30k" else "10k")
+    config = settings(row, lr, seed, how, how.steps[row.images])
+    return trained(config, data.train.first(row.count), data.test)
+
+
+def metric(
+    row: Row,
+    steps: int,
+    runs: list[dict[str, Any]],
+    rates: dict[float, dict[str, Any]],
+) -> dict[str, Any]:
+    """One row of the table; of a single run without seeds."""
+    tested = [run["found"]["test"] for run in runs]
+    known = [run["found"]["train"] for run in runs]
+    found = {
+        "value": statistics.mean(tested),
+        "unit": "percent of new images",
+        "train": statistics.mean(known),
         "weights": budget.parameters(NETWORKS[row.network]).total,
         "macs_per_image": budget.macs(NETWORKS[row.network]),
-        "steps": steps_of(row.network),
-        "lr": max(tried, key=tried.__getitem__),
-        "held_out_by_lr": {str(lr): value for lr, value in tried.items()},
-        "seconds_per_seed": [run.seconds for run in runs],
+        "steps": row.steps(steps),
+        "lr": best_of(rates),
+        "held_out_by_lr": {
+            str(lr): rates[lr]["found"]["test"] for lr in sorted(rates)
+        },
     }
+    if len(runs) > 1:
+        found |= {"per_seed": tested, "train_per_seed": known}
+        found["seconds_per_seed"] = [run["seconds"] for run in runs]
+    return found
 
 
-def finished_rows(
-    pool: ProcessPoolExecutor,
-    rows: list[Row],
-    tried: dict[tuple[str, str], dict[float, float]],
-) -> Iterator[tuple[Row, list[Reached]]]:
-    """The rows as they end, three seeds each."""
-    runs = {}
+def work(how: Length) -> bool:
+    """Measure what nobody else is at; whether all of it is there."""
+    rows = [row for row in ROWS if row.images in how.steps]
+    metrics = {}
+    # rates first, so that nobody has to wait for them for long
+    for key in RATES:
+        climb(*key, how)
     for row in rows:
-        rates = tried[row.network, row.optimizer]
-        lr = max(rates, key=rates.__getitem__)
-        for seed in SEEDS:
-            runs[pool.submit(train_row, row, lr, seed)] = row, seed
-    reached: dict[Row, dict[int, Reached]] = {}
-    for run in as_completed(runs):
-        row, seed = runs[run]
-        seeds = reached.setdefault(row, {})
-        seeds[seed] = run.result()
-        print(row.name, seed, seeds[seed], flush=True)
-        if len(seeds) == len(SEEDS):
-            yield row, [seeds[seed] for seed in SEEDS]
+        rates = climb(row.network, row.optimizer, how)
+        if rates is None:
+            continue
+        lr = best_of(rates)
+        runs = [
+            kept(
+                how.folder / f"{row.name}-{seed}.json",
+                partial(train_row, row, lr, seed, how),
+                DEVICE,
+            )
+            for seed in SEEDS
+        ]
+        if None not in runs:
+            steps = how.steps[row.images]
+            metrics[row.name] = metric(row, steps, runs, rates)
+            record(how, metrics, runs[0])
+    return len(metrics) == len(rows)
 
 
-def write_result(metrics: dict[str, dict]) -> None:
-    """Write the rows that are whole, in their order."""
-    config = settings(ROWS[0], RATES["adamw"][1], seed=0)
-    dataset = open_sources(config, torch.device("cpu")).dataset
-    order = [row.name for row in ROWS if row.name in metrics]
-    seconds = [sum(metrics[name]["seconds_per_seed"]) for name in order]
+def record_rates(how: Length) -> None:
+    """In place of rows that aren't there, what the rates reached."""
+    metrics, best = {}, None
+    for network, optimizer in RATES:
+        row = Row(network, "2k", optimizer)  # 1,000 of 3,000 are held out
+        start = f"rate-{network}-{optimizer}-"
+        rates = {
+            float(path.stem.removeprefix(start)): read(path)
+            for path in how.folder.glob(f"{start}*.json")
+        }
+        if rates:
+            best = rates[best_of(rates)]
+            metrics[row.name] = metric(row, how.choosing, [best], rates)
+    record(how, metrics, best)
+
+
+def record(how: Length, metrics: dict[str, Any], first: dict[str, Any]) -> None:
+    """Write the rows that are there, by the machine that measured them."""
+    everything = [read(x) for x in how.folder.glob("*.json")]
+    flags = " --long" if how is LONG else ""
+    lr = RATES["vit", "adamw"][0]
+    config = settings(ROWS[0], lr, 0, how, how.steps["10k"])
+    is_gpu = "NVIDIA" in first["hardware"]
+    if is_gpu:
+        config = replace(config, device="cuda", precision="tf32")
     result = {
         **result_fields(
-            TARGET.stem, "python benchmarks/resnets_on_shapes.py", sum(seconds)
+            how.name,
+            f"python benchmarks/resnets_on_shapes.py{flags}",
+            sum(each["seconds"] for each in everything),
         ),
+        **{each: first[each] for each in ("hardware", "versions", "commit")},
         "config": config.to_json(),
-        "metrics": {name: metrics[name] for name in order},
-        "seeds": list(SEEDS),
+        "metrics": metrics,
+        "seeds": list(SEEDS) if "per_seed" in str(metrics) else [0],
         "dataset": {
             "name": "shapes",
-            "digest": dataset.digest,
+            "digest": shapes("10k").digest,
             "num_train": 10_000,
             "num_test": 2_000,
         },
-        "notes": "config and digest are those of the ViT on 1,000 images",
+        "notes": "config and digest are those of the ViT on 10,000 images; "
+        "rates by 1,000 of 3,000 held out, n = 1; rows without seeds are the "
+        "best of them, on those 1,000; seconds are those of all trainings, "
+        "with others on the same machine",
     }
-    if ROWS[-1].name in metrics:
-        adam = Row("resnet", IMAGES[-1]).name
+    if is_gpu:
+        result["tier"] = "gpu"
+    adam = Row("resnet", SGD.images).name
+    if {SGD.name, adam} <= metrics.keys():
         result["reproduces"] = {
             "row": "table-7",
             "scale": "small",
             "ours": f"AdamW {metrics[adam]['value']:.1f}, "
-            f"SGD {metrics[ROWS[-1].name]['value']:.1f}: a ResNet, "
+            f"SGD {metrics[SGD.name]['value']:.1f}: a ResNet, "
             "10,000 drawn shapes, no transfer",
             "paper": None,
             "n": len(SEEDS),
         }
-    results.write(TARGET, result)
+    results.write(results.FOLDER / f"{how.name}.json", result)
 
 
 def main() -> None:
-    """Choose the rates, train what is not there yet, record."""
+    """Measure and record until all rows are whole."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--long", action="store_true", help="to the end")
+    parser.add_argument("--rates", action="store_true", help="only record them")
     options = parser.parse_args()
-    metrics = results.read_file(TARGET)["metrics"] if TARGET.exists() else {}
-    rows = [row for row in ROWS if row.name not in metrics]
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(options.processes, mp_context=spawn) as pool:
-        tried = choose_rates(pool, metrics)
-        print(tried, flush=True)
-        for row, runs in finished_rows(pool, rows, tried):
-            rates = tried[row.network, row.optimizer]
-            metrics[row.name] = metric(row, runs, rates)
-            write_result(metrics)
+    how = LONG if options.long else SHORT
+    if options.rates:
+        record_rates(how)
+        return
+    while not work(how):
+        time.sleep(2)
 
 
 if __name__ == "__main__":

@@ -223,7 +223,7 @@ def main() -> int:
             "num_test": 1000,
         },
         "notes": "one image a class, short side 256, JPEG quality 75, of which "
-        "the middle 90 % is scaled to each side; no training, and nothing is "
+        "the middle 90% is scaled to each side; no training, and nothing is "
         "drawn at random",
     }
     results.write(Path(results.__file__).parent / "resolution.json", result)

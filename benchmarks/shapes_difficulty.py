@@ -121,7 +121,7 @@ def main() -> None:
                 "steps": config.steps,
                 "lr": config.lr,
             }
-            print(f"{num_images:>7} {name:<7} {value:.1f} %", flush=True)
+            print(f"{num_images:>7} {name:<7} {value:.1f}%", flush=True)
     result = {
         **result_fields(
             "shapes-difficulty",

@@ -6,14 +6,16 @@ In a headless Chromium ($CHROMIUM, or the one in PATH), by the page's own
 JavaScript: the answers to the sample images, which the page decodes and resizes
 by itself, against PyTorch's; the time for a photograph and for a digit, in turn
 with PyTorch's on one thread; what the page's memory holds with both networks;
-the bytes that it loads before and after the click. And why the weights are
-16-bit floats: how many answers change if they are 8-bit integers with a scale
-for each row, which would halve the page's largest file.
+the bytes that it loads before and after the click, and those of every page of
+the built site (`_build/html`). And why the weights are 16-bit floats: how many
+answers change if they are 8-bit integers with a scale for each row, which would
+halve the page's largest file.
 
 Written to `vitedu/results/try-in-browser.json`.
 """
 
 import argparse
+import contextlib
 import functools
 import os
 import shutil
@@ -23,12 +25,13 @@ import tempfile
 import threading
 import time
 from base64 import b64encode
+from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import torch
 from imagenet_sample import batches, digest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from recorded import result_fields
 from torch import Tensor
 
@@ -45,9 +48,12 @@ import try_files
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "vitedu/results/try-in-browser.json"
 STATIC = ROOT / "book/_static/try"
+SITE = ROOT / "_build/html"
+# as book/_static/book.js names them; what is loaded once it is seen is not here
 BEFORE_CLICK = (
-    *("vit.js", "networks.js", "kernels.js", "pictures.js"),
-    *("try.js", "try.css"),
+    *("vit.js", "networks.js", "kernels.js", "pictures.js", "try.js"),
+    *("switches.js", "see.js", "train.js", "teach.js", "tasks.js"),
+    *("learner.js", "learn.js", "walk.js", "try.css"),
     *("digits.js", "mnist-tiny.js", *(f"{name}.jpg" for name in PHOTOS)),
 )
 AFTER_CLICK = (*(f"vit-ti-16-{part}.js" for part in range(1, 9)), "photos.js")
@@ -70,6 +76,10 @@ TIMED = """async (pixels) => {
   await vitedu.classify(array);
   return performance.now() - begin;
 }"""
+# the page itself and all that it has asked for, unpacked
+WEIGHED = """["navigation", "resource"].flatMap((kind) =>
+  performance.getEntriesByType(kind)).reduce(
+    (sum, entry) => sum + entry.decodedBodySize, 0)"""
 MEMORY = "performance.measureUserAgentSpecificMemory().then((x) => x.bytes)"
 
 
@@ -174,6 +184,42 @@ def weighed(folder: Path) -> dict:
     }
 
 
+def pages_weighed(browser: Browser, site: Path) -> dict:
+    """Bytes of every page of the book, as a reader finds it."""
+    pages = {}
+    with served(site) as address:
+        for path in sorted(site.glob("book/*.html")):
+            if 'http-equiv="refresh"' in path.read_text():
+                continue
+            page = browser.new_page()  # nothing is cached between two
+            page.goto(f"{address}/book/{path.name}", wait_until="networkidle")
+            pages[path.stem] = page.evaluate(WEIGHED)
+            page.close()
+    largest = max(pages, key=pages.__getitem__)
+    return {
+        "bytes_of_largest_page": {
+            "value": pages[largest],
+            "page": largest,
+            "each": pages,
+            "unit": "bytes with scripts, styles, type and pictures, unpacked",
+        },
+        "bytes_of_first_page": {
+            "value": pages["index"],
+            "unit": "bytes with scripts, styles, type and pictures, unpacked",
+        },
+    }
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a folder, while it is served."""
+    handler = functools.partial(Isolated, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def measure(data: Path, count: int, rounds: int) -> dict:
     """All metrics."""
     model = vitedu.load("ViT-Ti/16")
@@ -183,27 +229,26 @@ def measure(data: Path, count: int, rounds: int) -> dict:
         shutil.copytree(STATIC, folder, dirs_exist_ok=True)
         try_files.write(folder)
         (folder / "page.html").write_text(PAGE)
-        handler = functools.partial(Isolated, directory=name)
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         eager = "--enable-blink-features=ForceEagerMeasureMemory"
         browser = driver.chromium.launch(
             executable_path=chromium, args=[*flags, eager]
         )
         page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/page.html")
-        for each in try_files.MODELS:
-            page.evaluate("async (name) => { await vitedu.load(name); }", each)
-        metrics = timed(page, rounds)
-        metrics["memory"] = {
-            "value": page.evaluate(MEMORY),
-            "unit": "bytes of the page and its workers",
-        }
-        metrics |= weighed(folder) | compared(model, data, page, count)
+        with served(folder) as address:
+            page.goto(f"{address}/page.html")
+            load = "async (name) => { await vitedu.load(name); }"
+            for each in try_files.MODELS:
+                page.evaluate(load, each)
+            metrics = timed(page, rounds)
+            metrics["memory"] = {
+                "value": page.evaluate(MEMORY),
+                "unit": "bytes of the page and its workers",
+            }
+            metrics |= weighed(folder) | compared(model, data, page, count)
         metrics["photograph_milliseconds"]["browser"] = browser.version
+        metrics |= pages_weighed(browser, SITE)
         browser.close()
-        server.shutdown()
     return metrics
 
 

@@ -28,6 +28,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -415,41 +416,124 @@ def with_more_labels(data: tuple[Pictures, Pictures, Pictures]) -> None:
 def write_more(metrics: dict[str, Any], by_rate: dict[str, Any]) -> None:
     """Write the rows that are whole."""
     files = [json.loads(x.read_text()) for x in KEPT.glob("labels/*.json")]
-    results.write(
-        TARGET.with_stem("unlabelled-labels"),
+    write_digits(
+        "labels",
+        sum(each["seconds"] for each in files),
         {
-            **result_fields(
-                "unlabelled-labels",
-                "python benchmarks/unlabelled.py labels",
-                sum(each["seconds"] for each in files),
-            ),
+            "tuning": tuning(RATES[0], 0, LONGER).to_json(),
+            "held_out_by_rate": by_rate,
+        },
+        metrics,
+        "MAE is trained once, seed 0",
+        max(
+            int(name.split("/")[1])
+            for name in metrics
+            if not name.startswith("read/")
+        ),
+    )
+
+
+def write_digits(
+    what: str,
+    seconds: float,
+    config: dict[str, Any],
+    metrics: dict[str, Any],
+    notes: str,
+    num_train: int = LABELS,
+) -> None:
+    """A record beside the first: `unlabelled-labels`, `unlabelled-targets`."""
+    name, command = (
+        f"unlabelled-{what}",
+        f"python benchmarks/unlabelled.py {what}",
+    )
+    results.write(
+        TARGET.with_stem(name),
+        {
+            **result_fields(name, command, seconds),
             "seeds": list(SEEDS),
-            "config": {
-                "tuning": tuning(RATES[0], 0, LONGER).to_json(),
-                "held_out_by_rate": by_rate,
-            },
+            "config": config,
             "metrics": metrics,
             "dataset": {
                 "name": "mnist",
                 "digest": load_dataset("mnist").digest,
-                "num_train": max(
-                    int(name.split("/")[1])
-                    for name in metrics
-                    if not name.startswith("read/")
-                ),
+                "num_train": num_train,
                 "num_test": NUM_TEST,
             },
-            "notes": "MAE is trained once, seed 0",
+            "notes": notes,
         },
     )
+
+
+ASKED = ("small", "pixels")
+
+
+def asked(target: str) -> TrainConfig:
+    """`mpp-mnist` with another target, for as many multiply-adds."""
+    config = recipe("mpp-mnist", "cpu")
+    model = replace(config.model, target=target)
+    share = budget.macs(config.model) / budget.macs(model)
+    return replace(config, model=model, steps=round(config.steps * share))
+
+
+def with_targets(data: tuple[Pictures, Pictures, Pictures]) -> None:
+    """Every part that isn't there yet, and the record of what is."""
+    pool, chosen_by, test = data
+    metrics: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    for target in ASKED:
+        start = f"mpp-mnist-{target}"
+        run = fit(asked(target), RUNS / start, progress=False)
+        both = kept(
+            f"targets/frozen-{target}", partial(frozen, start, *data[::2])
+        )
+        metrics[f"probe/{target}"] = metric(both["found"]["probe"])
+        for shots, values in both["found"]["shots"].items():
+            metrics[f"shots/{target}/{shots}"] = metric(values)
+        by_rate = {
+            f"{lr:g}": kept(
+                f"targets/rate-{target}-{lr:g}",
+                partial(tuned, start, lr, 0, pool, chosen_by, STEPS),
+            )["found"]["test"]
+            for lr in MORE_RATES
+        }
+        lr = float(max(by_rate, key=by_rate.__getitem__))
+        runs = [
+            kept(
+                f"targets/{target}-{seed}",
+                partial(tuned, start, lr, seed, pool, test, STEPS),
+            )["found"]
+            for seed in SEEDS
+        ]
+        metrics[f"tuned/{target}"] = metric(
+            [x["test"] for x in runs],
+            train_per_seed=[x["train"] for x in runs],
+            lr=lr,
+        )
+        config[target] = {
+            "steps": asked(target).steps,
+            "macs_per_image": budget.macs(asked(target).model),
+            "seconds": run.result["wall_seconds"],
+            "loss": run.result["metrics"]["test_loss"]["value"],
+            "held_out_by_rate": by_rate,
+        }
+        files = [json.loads(x.read_text()) for x in KEPT.glob("targets/*")]
+        seconds = sum(x["seconds"] for x in [*files, *config.values()])
+        write_digits(
+            "targets",
+            seconds,
+            config | {"tuning": tuning(RATES[0], 0).to_json()},
+            metrics,
+            "each is pretrained once, seed 0; of the mean colour: `unlabelled`",
+        )
 
 
 def main() -> None:
     """Measure what isn't there yet of the starts that are named, or of all."""
     torch.set_num_threads(1)
     data = digits()
-    if sys.argv[1:] == ["labels"]:
-        with_more_labels(data)
+    more = {"labels": with_more_labels, "targets": with_targets}
+    if sys.argv[1:] in [[name] for name in more]:
+        more[sys.argv[1]](data)
         return
     for start in sys.argv[1:] or STARTS:
         measured(start, data)

@@ -135,10 +135,10 @@ def test_so_are_those_that_commands_answer(trained, photos, capsys):
     assert found.pop("/accuracy") == RIGHT
     assert found.pop("/mean_class_accuracy") == 50
     assert main(words[:-1]) == 0
-    assert "accuracy 75.00 % (9 of 12" in capsys.readouterr().out
+    assert "accuracy 75.00% (9 of 12" in capsys.readouterr().out
     assert main(["report", str(out)]) == 0
     page = (out / "report.html").read_text()
-    assert "75.00 % of the test pictures right" in page
+    assert "75.00% of the test pictures right" in page
 
 
 def test_so_are_those_that_were_recorded():

@@ -82,8 +82,8 @@ def test_a_single_measurement_is_a_point_that_can_be_seen():
     assert len(lines) == 3
     assert all(line.get_marker() == "o" for line in lines)
     assert alt == (
-        "Training loss is 2 nats at step 5. Accuracy at the end: train 10.0 %, "
-        "validation 12.0 %."
+        "Training loss is 2 nats at step 5. Accuracy at the end: train 10.0%, "
+        "validation 12.0%."
     )
 
 

@@ -166,7 +166,7 @@ def test_its_first_command_names_the_photograph(here, capsys):
     first = OURS[0]
     assert first == ["predict", "ViT-Ti/16", "photo.jpg"]
     assert main(first) == 0
-    assert "military uniform 82.8 %" in capsys.readouterr().out
+    assert "military uniform 82.8%" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def train(name: str) -> str:
     accuracy = result["metrics"]["test_accuracy"]["value"]
     images = result["dataset"]["num_test"]
     return (
-        f"first ViT: {name} names {accuracy:.2f} % of {images:,} test images "
+        f"first ViT: {name} names {accuracy:.2f}% of {images:,} test images "
         f"correctly ({os.path.relpath(result['out'])})"
     )
 

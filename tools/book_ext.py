@@ -10,11 +10,11 @@ Notebooks are portable Markdown; the site adds to them:
 * Headings are called as in Jupyter, blanks as dashes (`place_of`), so that a
   link to a place leads there in both.
 * A question tagged `predict` waits for an answer (`predictions.py`).
-* What folded code draws stands above the code, and the line that says what a
-  page ran on at its end (`order_cells`).
-* Search quotes the passage that was found, a cell tagged `margin` moves into
-  the text where the margin is missing, and `<details>` have a frame:
-  `tools/static/`.
+* What folded code draws stands above the code, the code of a solution in its
+  fold, and the line that says what a page ran on at its end (`order_cells`).
+* Search shows the passages that were found while one types (`passages.py`).
+* A cell tagged `margin` moves into the text where the margin is missing, and
+  `<details>` have a frame: `tools/static/`.
 
 What Jupyter Book 1.0.4 leaves out or gets wrong:
 
@@ -46,6 +46,7 @@ from functools import cached_property
 from html import escape, unescape
 from pathlib import Path
 
+import passages
 import predictions
 import set_repository
 from docutils import nodes
@@ -79,17 +80,6 @@ NOT_IN = (
     nodes.raw,
     addnodes.pending_xref,
 )
-# replaced in this order
-TEX = {
-    r"\ln": "ln ",
-    r"\times": "\u00d7",
-    r"\Phi": "\u03a6",
-    r"\,": " ",
-    "^2": "\u00b2",
-    "{": "",
-    "}": "",
-    "\\": "",
-}
 REPAIRS = [
     (re.compile(r'(class="[^"]*citation-list"[^>]*) role="list"'), r"\1"),
     (re.compile(r' role="list"( class="[^"]*citation-list")'), r"\1"),
@@ -281,18 +271,7 @@ def inside(node, *kinds):
 
 def first_sentence(definition):
     """A definition's first sentence as text, without citations and most TeX."""
-    definition = definition.deepcopy()
-    for node in list(definition.findall(addnodes.pending_xref)):
-        if node.get("refdomain") == "cite":
-            node.parent.remove(node)
-    for node in list(definition.findall(nodes.math)):
-        words = node.astext()
-        for before, after in TEX.items():
-            words = words.replace(before, after)
-        node.parent.replace(node, nodes.Text(words))
-    words = re.sub(r"\s+", " ", definition.astext()).strip()
-    words = re.sub(r" +([.,;:)])", r"\1", words)
-    return re.split(r"(?<=[.!?]) (?=[A-Z])", words)[0]
+    return re.split(r"(?<=[.!?]) (?=[A-Z])", passages.plain(definition))[0]
 
 
 def papers(app):
@@ -341,8 +320,12 @@ def order_cells(app, doctree, docname):
     """Show a picture before the folded code behind it, and the machine last.
 
     A chapter's first cell with an output that is nobody's to compare says the
-    tier, the device and the versions.
+    tier, the device and the versions. Code that belongs to a folded solution
+    unfolds with it, and imports don't come before the first picture.
     """
+    for cell in list(doctree.findall(nodes.container)):
+        into_solution(cell)
+    picture_first(doctree)
     cells = [
         cell
         for cell in doctree.findall(nodes.container)
@@ -359,6 +342,49 @@ def order_cells(app, doctree, docname):
         about[0].parent.remove(about[0])
         chapter += nodes.rubric("", "What this page ran on")
         chapter += about[0]
+
+
+def is_silent(cell):
+    """Whether a node is a hidden cell that prints and draws nothing."""
+    kinds = cell.get("classes", ()) if isinstance(cell, nodes.Element) else ()
+    if not {"tag_hide-input", "tag_hide-cell"} & {*kinds}:
+        return False
+    return not any(
+        "cell_output" in part["classes"]
+        for part in cell.findall(nodes.container)
+    )
+
+
+def picture_first(doctree):
+    """Put the imports that stand above a page's first picture below it."""
+    for image in doctree.findall(nodes.image):
+        cell = image
+        while cell is not None and "cell" not in cell.get("classes", ()):
+            cell = cell.parent
+        if cell is None or "tag_margin" in cell["classes"]:
+            continue
+        section = cell.parent
+        above = section[: section.index(cell)]
+        for silent in reversed([each for each in above if is_silent(each)]):
+            section.remove(silent)
+            section.insert(section.index(cell) + 1, silent)
+        return
+
+
+def into_solution(cell):
+    """Put a hidden cell that follows a folded solution into its fold."""
+    section = cell.parent
+    is_theirs = "solutions" in section.get("names", ())
+    if not is_theirs or "tag_hide-cell" not in cell["classes"]:
+        return
+    place = section.index(cell)
+    if section[place - 1].astext().strip() != "</details>":
+        return
+    for fold in list(cell.findall(HideCodeCellNode)):
+        at = cell.index(fold)
+        cell[at : at + 1] = fold.children
+    section.remove(cell)
+    section.insert(place - 1, cell)
 
 
 def number_as_named(app, env):
@@ -479,6 +505,7 @@ def setup(app):
     app.add_js_file("book_ext.js")
     app.add_js_file("predict.js")
     app.connect("source-read", predictions.mark)
+    passages.setup(app)
     app.add_node(defined_term, html=(visit_defined_term, depart_defined_term))
     app.connect("builder-inited", read_papers)
     glossary = Glossary(app)

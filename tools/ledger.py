@@ -27,6 +27,8 @@ BOOK = Path(__file__).resolve().parents[1] / "book"
 ROWS, PAGE = BOOK / "ledger.toml", BOOK / "ledger.md"
 REPRODUCED, SMALL, OPEN = "reproduced", "small scale", "open"
 RECOMPUTED, HELD = "recomputed", "held by a test"
+MANY = 6  # more numbers than that are told as a range
+LONGEST = 100  # characters of what else was recorded
 GPU = "gpu-"  # begins the names of what benchmarks/gpu_day.py measures
 POINTS = 0.3  # how far a reproduced number may be from the paper's
 DEVIATIONS = 2  # or how many standard deviations of our own seeds
@@ -395,14 +397,14 @@ def run(result: Result) -> str:
     metrics = result["metrics"]
     details = {
         name: ", ".join(
-            f"{each} {plain(metric[each])}"
+            f"{each.replace('_', ' ')} {beside(metric[each])}"
             for each in sorted(metric.keys() - {"value", "unit", "per_seed"})
         )
         for name, metric in metrics.items()
     }
     heads = ["measure", "value", "error", "unit"]
     if any(details.values()):
-        heads.append("with")
+        heads.append("and also")
     lines = [line(*heads), "|---" * len(heads) + "|"]
     for name in sorted(metrics, key=natural):
         metric = metrics[name]
@@ -471,8 +473,20 @@ def number(value: float) -> str:
 
 
 def plain(value: object) -> str:
-    """A number in four digits, anything else as it is."""
+    """Numbers in four digits, of many the range; anything else as it is."""
+    if isinstance(value, list) and all(
+        isinstance(x, int | float) for x in value
+    ):
+        if len(value) > MANY:
+            return f"{number(min(value))} to {number(max(value))}"
+        return "; ".join(map(number, value))
     return number(value) if isinstance(value, int | float) else str(value)
+
+
+def beside(value: object) -> str:
+    """What was recorded beside a number, if that is short."""
+    text = plain(value)
+    return text if len(text) <= LONGEST else "(in the record)"
 
 
 def main(arguments: list[str] | None = None) -> int:

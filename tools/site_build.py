@@ -24,9 +24,14 @@ BUILD = ROOT / "_build"
 SITE = BUILD / "html"
 TITLE = "An Image is Worth 16x16 Words, step by step"
 ZIP = "book/vitedu-site.zip"  # where book/index.md links to, below the site
+# Sphinx's own search, which finds pages and can't quote them from disk
 SEARCH_SCRIPT = re.compile(
     r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js">'
     r"</script>"
+)
+OUR_SEARCH = "".join(
+    f'<script src="_static/{name}.js"></script>\n'
+    for name in ("passages", "search")
 )
 # addresses that forward to a page: the site's own, and those of moved chapters
 FORWARDED = {
@@ -70,14 +75,17 @@ def forward(site: Path, address: str, target: str) -> None:
     (site / address).write_text(text)
 
 
-def search_alone(site: Path) -> None:
-    """Let no page but the search load the index, which grows with the book.
+def search_while_typing(site: Path) -> None:
+    """Put the book's own search in the place of Sphinx's.
 
-    The theme loads it everywhere, for a search while one types, which is off.
+    The theme loads Sphinx's index on every page; only the search needs ours.
     """
     for path in site.rglob("*.html"):
-        if path.name != "search.html":
-            path.write_text(SEARCH_SCRIPT.sub("", path.read_text()))
+        text = SEARCH_SCRIPT.sub("", path.read_text())
+        if path.name == "search.html":
+            text = text.replace("</head>", f"{OUR_SEARCH}</head>", 1)
+        path.write_text(text)
+    (site / "searchindex.js").unlink()
 
 
 def take_along(site: Path, seconds: int) -> None:
@@ -112,7 +120,7 @@ def build() -> Path:
     if done.returncode:
         sys.exit("site: the build warned or failed, see above")
     icons.lighten(SITE)
-    search_alone(SITE)
+    search_while_typing(SITE)
     try_files.write(SITE / "_static/try")
     for address, target in FORWARDED.items():
         forward(SITE, address, target)

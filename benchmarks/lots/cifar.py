@@ -167,7 +167,7 @@ def probe(config: TrainConfig, options: Options) -> dict[str, Any]:
         tell(f"cifar: {note}")
     tell(
         f"cifar: {step_ms:.2f} ms a step, {speed:,.0f} images/s; the host "
-        f"needs {host_ms:.2f} ms of it ({100 * host_ms / step_ms:.0f} %); "
+        f"needs {host_ms:.2f} ms of it ({100 * host_ms / step_ms:.0f}%); "
         f"ready after {first:.0f} s"
     )
     tell(
@@ -205,13 +205,13 @@ def trained(
         with uncompiled(config.compile):
             so_far = accuracy(run.model, test.batches(batch_size=1000)).accuracy
         step = starts[0].state.step
-        tell(f"cifar: {name} stopped at step {step}, {so_far:.2f} % so far")
+        tell(f"cifar: {name} stopped at step {step}, {so_far:.2f}% so far")
         return None
     reached = run.result["metrics"]["test_accuracy"]["value"]
     lines = [line for line in run.history if "loss" in line]
     speed = statistics.median(x["images_per_second"] for x in lines)
     tell(
-        f"cifar: {name}: {reached:.2f} % after {config.epochs} epochs, "
+        f"cifar: {name}: {reached:.2f}% after {config.epochs} epochs, "
         f"{run.result['wall_seconds'] / 60:.2f} minutes of training, "
         f"{seconds / 60:.2f} in this call"
     )
@@ -241,7 +241,7 @@ def told(name: str, progress: Any, config: TrainConfig) -> None:
             f"cifar: {name}: step {progress.step:,} of "
             f"{progress.num_steps:,}, loss {line['loss']:.3f}, "
             f"{progress.images_per_second:,.0f} images/s, "
-            f"{100 * line['data_wait']:.0f} % waiting"
+            f"{100 * line['data_wait']:.0f}% waiting"
         )
 
 

@@ -150,7 +150,7 @@ def wait_of_a_run(options: Options, folder: Any, count: int) -> dict[str, Any]:
     waited = sum(x["data_wait"] for x in settled) / len(settled)
     tell(
         f"feed: ViT-S/16, {count} workers: {speed:,.0f} images/s, "
-        f"{100 * waited:.0f} % waiting"
+        f"{100 * waited:.0f}% waiting"
     )
     return {"speed": speed, "wait": waited}
 

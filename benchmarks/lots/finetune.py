@@ -102,9 +102,11 @@ def large_weights(options: Options) -> Path | None:
     return found[0] if found else None
 
 
-def trained(name: str, config: TrainConfig, seed: int) -> dict[str, Any]:
-    """Accuracy, seconds and speed of one run."""
-    run = fit(replace(config, seed=seed))
+def trained(
+    name: str, config: TrainConfig, seed: int, out: Path | None = None
+) -> dict[str, Any]:
+    """Accuracy, seconds and speed of one run, kept in `out` if it is given."""
+    run = fit(replace(config, seed=seed), out)
     lines = [line for line in run.history if "images_per_second" in line]
     settled = lines[len(lines) // 2 :]
     found = {
@@ -115,9 +117,9 @@ def trained(name: str, config: TrainConfig, seed: int) -> dict[str, Any]:
         "dataset": run.result["dataset"],
     }
     tell(
-        f"{name}: {found['accuracy']:.2f} %, "
+        f"{name}: {found['accuracy']:.2f}%, "
         f"{found['seconds']:.1f} s, {found['speed']:,.0f} images/s, "
-        f"{100 * found['wait']:.0f} % waiting"
+        f"{100 * found['wait']:.0f}% waiting"
     )
     return found
 

@@ -108,7 +108,7 @@ def trained(config: TrainConfig, options: Options) -> dict[str, Any]:
         values["peak_memory"] = torch.cuda.max_memory_allocated(options.device)
     tell(
         f"imagenet: {speed:,.0f} images/s, "
-        f"{100 * values['wait']:.0f} % waiting, "
+        f"{100 * values['wait']:.0f}% waiting, "
         f"{values.get('peak_memory', 0) / 1e9:.1f} GB"
     )
     return values

@@ -151,7 +151,7 @@ def profiled(
         for name, each in there.items():
             tables[name] = kernels(each, options)
             shares = ", ".join(
-                f"{kind} {100 * share:.0f} %"
+                f"{kind} {100 * share:.0f}%"
                 for kind, share in tables[name]["kinds"].items()
             )
             tell(f"ladder: {model}, {name}: {shares}")

@@ -115,7 +115,7 @@ def beside(
         f"steps: {setup.precision}, batch {setup.batch_size}"
         f"{', compiled' if setup.compile else ''}: "
         f"{ours['images_per_second']['median']:,.0f} images/s, {ratios}, "
-        f"MFU {100 * ours['mfu']['matrix_product']:.1f} %"
+        f"MFU {100 * ours['mfu']['matrix_product']:.1f}%"
     )
     return values
 

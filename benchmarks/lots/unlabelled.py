@@ -108,7 +108,7 @@ def probed(
     )
     probe = linear_probe(model, known)
     reached = probe.accuracy(model, unseen)
-    tell(f"unlabelled: probe, {is_trained=}: {reached:.2f} %")
+    tell(f"unlabelled: probe, {is_trained=}: {reached:.2f}%")
     return {"accuracy": reached, "train": probe.accuracy(model, known)}
 
 

@@ -1,7 +1,8 @@
 """Lot 9: waste by material, the recipes `trashnet` and `trashnet-384`.
 
-At tier gpu, three seeds each, from the weights in the package. Without `--data`
-a smoke test takes the 120 photographs of the package.
+At tier gpu, three seeds each, from the weights in the package; the runs are
+kept, for `resolution_trashnet.py`. Without `--data` a smoke test takes the 120
+photographs of the package.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,13 @@ def run(options: Options) -> Iterator[Outcome]:
     seeds = SEEDS[:1] if options.smoke else SEEDS
     configs = {name: configured(name, options) for name in RECIPES}
     pieces = {
-        f"{name}-{seed}": partial(trained, f"{name}-{seed}", config, seed)
+        f"{name}-{seed}": partial(
+            trained,
+            f"{name}-{seed}",
+            config,
+            seed,
+            options.folder / "runs" / f"{name}-{seed}",
+        )
         for seed in seeds
         for name, config in configs.items()
     }

@@ -50,13 +50,25 @@ document.addEventListener("DOMContentLoaded", () => {
     const list = [...all(entries)];
     for (const entry of list) {
       const body = entry.querySelector(":scope > dd") ?? entry;
-      const rest = [...body.children].slice(shown);
+      const parts = [...body.children];
+      const table = parts.findIndex((part) => part.matches(":has(table)"));
+      const rest = parts.slice(table < 0 ? shown : Math.min(shown, table));
       if (!rest.length) continue;
       const fold = document.createElement("details");
       fold.append(document.createElement("summary"), ...rest);
       fold.firstChild.textContent = words;
       body.append(fold);
     }
+    // The API's modules, too: what each of them has.
+    const modules = [...all("article section:has(> dl.py)")].map((section) => {
+      const own = [...section.querySelectorAll(":scope > dl.py")];
+      const fold = document.createElement("details");
+      own[0].before(fold);
+      fold.append(document.createElement("summary"), ...own);
+      const names = own.map((each) => each.querySelector(".descname")?.textContent);
+      fold.firstChild.textContent = names.join(", ");
+      return fold;
+    });
     const open = () => {
       const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
       for (let box = target; box; box = box.parentElement) {
@@ -76,6 +88,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const texts = list.map((entry) => entry.textContent.toLowerCase());
     field.querySelector("input").addEventListener("input", ({ target }) => {
       const asked = target.value.toLowerCase().split(/\s+/);
+      for (const fold of modules) fold.open = target.value !== "";
       list.forEach((entry, i) => {
         entry.hidden = !asked.every((word) => texts[i].includes(word));
       });

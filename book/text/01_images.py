@@ -109,13 +109,13 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# You get fourteen rows of fourteen patches, in reading order, and each is one word. Hence
-# the title of the paper, *An Image is Worth 16x16 Words*. (A word is 16×16 pixels; the
-# number of words is 196.)
+# You get fourteen rows of fourteen patches, in reading order. Hence the title of the
+# paper, *An Image is Worth 16x16 Words*. (A word is 16×16 pixels; the number of words is
+# 196.)
 #
-# If you shuffle the words of a sentence, you can often still tell what it was about. Let's
-# shuffle patches: four large ones, then 49 smaller ones, then our 196, and ask the model
-# each time. **At which size does it lose her?**
+# If you shuffle the words of a sentence, you can often still tell what it was about.
+# Let's shuffle patches: four large ones, then 49 smaller ones, then our 196, and ask the
+# model each time. **At which size does it lose her?**
 
 # %% tags=["hide-input"]
 panels, said = {}, []
@@ -162,10 +162,10 @@ image = channel + row + column  # (c, h, w) = (2, 4, 4)
 figures.show(*drawings.numbered(image, 2))
 
 # %% [markdown]
-# Read the first of the four rows: 0, 100, 1, 101. At each pixel you take all its
-# channels, then you step one pixel to the right, and at the end of the line you go down
-# to the next. *Row, column, channel.* Any fixed order would do; this is the one in the
-# authors' weight files.
+# Read the first row: 0, 100, 1, 101. At each pixel you take all its channels, then you
+# step one pixel to the right, and at the end of the line you go down to the next. *Row,
+# column, channel.* Any fixed order would do; this is the one in the authors' weight
+# files.
 #
 # For a single patch, `permute` moves the channel to the end, and `flatten` lays it all
 # out in a row, stepping through the last axis fastest.
@@ -262,9 +262,9 @@ figures.show(*drawings.embedding(picture, shown))
 
 
 # %% [markdown]
-# Keep $P^2 C$ and $D$ apart. The first follows from how you cut. The second you choose:
-# it's how wide the network is, 192 in ViT-Ti. In ViT-B/16 (B for base) both happen to be
-# 768, so code that mixes them up runs there and breaks nearly everywhere else.
+# Keep $P^2 C$ and $D$ apart. $P^2 C$ follows from how you cut. $D$ you choose: it's how
+# wide the network is, 192 in ViT-Ti. In ViT-B/16 (B for base) both happen to be 768, so
+# code that mixes them up runs there and breaks nearly everywhere else.
 #
 # ## Where is the matrix?
 #
@@ -296,15 +296,15 @@ class PatchEmbedding(nn.Module):
 
 
 # %% [markdown]
-# Now give your class the weights that the real model learned.
+# Give your class the weights that the real model learned.
 
 # %%
 embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
 embed.load_state_dict(model.patch_embed.state_dict())
 
 # %% [markdown]
-# Now there are two ways to the tokens: cut and multiply, or convolve. Do they agree? (A
-# bias, one constant per question, is added at the end.)
+# Do the two ways to the tokens agree, cut and multiply, and convolve? (A bias, one
+# constant per question, is added at the end.)
 
 # %%
 E = rearrange(embed.proj.weight, "d c p q -> (p q c) d").detach()
@@ -340,20 +340,20 @@ for p in (32, 16, 8):  # ViT-B; `macs` counts multiply-adds
 
 # %% [markdown]
 # Twice as many across and twice as many down: four times the tokens. Each of them meets
-# four times as many others: sixteen times the pairs. But the whole bill is only four
-# and a half times as high, because most of the work is done on one token at a time. (We
-# count for ViT-B, since the paper has no ViT-Ti.)
+# four times as many others: sixteen times the pairs. But the whole bill is only four and
+# a half times as high, because most of the work is done on one token at a time. (That's
+# for ViT-B; the paper has no ViT-Ti.)
 #
-# That's the price. And what do you gain? Going from 32 pixels to 16, the paper's ViT-B
-# names about three more photographs in a hundred correctly.
-# ([Price and gain in full](#What-sixteen-costs-in-full).)
+# And what do you gain? Going from 32 pixels to 16, the paper's ViT-B names about three
+# more photographs in a hundred correctly. ([Price and gain in
+# full](#What-sixteen-costs-in-full).)
 #
 # ## Right shape, wrong numbers
 #
 # Here are two mistakes that you'll meet in real code, and neither raises an error. One
-# forgets the `permute` and only reshapes. The other keeps the channel in front,
-# `(c p q)`, as you'd naturally do in PyTorch. On the numbered image, the first row should
-# begin with 0, 100, 1, 101.
+# forgets the `permute` and only reshapes. The other keeps the channel in front, `(c p
+# q)`, as you'd naturally do in PyTorch. On the numbered image, the first row should begin
+# with 0, 100, 1, 101.
 
 # %% tags=["failure"]
 print(image.reshape(4, 8)[0].tolist())
@@ -366,7 +366,6 @@ print(rearrange(image[None], pattern, p=2, q=2)[0, 0].tolist())
 # isn't a patch at all. It's a *strip*: two whole lines of the image, in one channel.
 #
 # Now Hopper. `paste` is the way back: the pattern of `patchify`, read from right to left.
-# What will it make of wrong rows?
 
 
 # %% tags=["failure"]
@@ -410,14 +409,14 @@ print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
 
 
 # %% [markdown]
-# Training will simply find that matrix instead. For strips there's no such matrix, because
-# no $\mathbf{E}$ can change which pixels meet in a word. ([What that
+# Training will simply find that matrix instead. For strips there's no such matrix,
+# because no $\mathbf{E}$ can change which pixels meet in a word. ([What that
 # costs](#What-strips-cost).)
 
 # %% [markdown] tags=["predict"]
 # **If you load somebody else's weights,** the harmless mistake is the one that ruins you.
 # Our $\mathbf{E}$ expects `(p q c)`. Hand it patches in the order `(c p q)`, and let the
-# rest of the real model carry on. (`answer`, in a folded cell, does that: tokens in, names
+# rest of the real model carry on. (`answer`, in a hidden cell, does that: tokens in, names
 # out.) **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
@@ -528,9 +527,9 @@ for known in (3, 8, 32, 64, 192):
 
 # %% [markdown]
 # A third of them will do. With three answers per patch it sees a tile roof, with eight a
-# space shuttle, with 32 at least the right kind of hat. At 64 she's in uniform, and the rest
-# make it surer. With all 192, your own tokens have named her. (The 83% at the start was for a
-# crop that `classify` makes itself.)
+# space shuttle, with 32 a hat. At 64 she's in uniform, and the rest make it surer. With
+# all 192, your own tokens have named her. (The 83% at the start was for a crop that
+# `classify` makes itself.)
 
 # %% tags=["hide-input"]
 guesses = answer(tokens)
@@ -542,10 +541,14 @@ seen = (
 figures.show(*drawings.reading(picture, four, guesses, 5, seen))
 
 # %% [markdown]
-# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
-# list of answers about one small square. On the right are our three questions and number
-# 50, four of the 192. You can make out her face in two of them, because you see the whole
-# grid. Each token knows only its own square.
+# So that's what a Transformer reads when it looks at a picture: a row of
+# vectors, each a list of answers about one small square. On the right are our three
+# questions and a fourth, number 50. You can make out her face in two of them, because you
+# see the whole grid. Each token knows only its own square.
+#
+# Would you like to watch it once more, slowly? On the site, [Walk](try.md#Walk) takes one
+# patch of Hopper from her photograph to its token, and on into the first thing that happens
+# to it, all in true numbers.
 #
 # ## What to take with you
 #

@@ -76,9 +76,9 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# Patches have to exchange information. You could give each of them the average of all, but
-# then they'd all get the same. You could give it its neighbours, but what the cap needs to
-# know may be at the other end of the picture.
+# Patches have to exchange information. You could give each of them the average of all,
+# but then they'd all get the same. You could give each one its neighbours, but what the
+# cap needs to know may be at the other end of the picture.
 #
 # What we'd like is an average in which every patch decides for itself whose numbers count.
 # It has to look things up, and for that Python has dictionaries. This one says how warm
@@ -89,9 +89,9 @@ winds = {"north": 4, "east": 10, "south": 22, "west": 14}
 winds["north-north-east"]
 
 # %% [markdown]
-# You ask with a *query*, and the dictionary compares it with its *keys*. If one of them is
-# equal, you get its *value*, and otherwise an error. That's a pity: north-north-east is
-# nearer to north than to east, so you'd bet on something between 4 and 10, nearer to 4.
+# You ask with a *query*, and the dictionary compares it with its *keys*. If one of them
+# is equal, you get its *value*, and otherwise an error. That's a pity: you'd bet on
+# something between 4 and 10, nearer to north's 4.
 #
 # To get a "between", let's turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
@@ -137,13 +137,13 @@ entries = {0: 4, 90: 10, 180: 22, 270: 14, 360: 4}
 figures.show(*drawings.answers(directions, lines, entries))
 
 # %% [markdown]
-# A short query gives every wind a share, even the south wind. A longer one pulls the
-# scores apart, until only the best key counts. So the direction of a query says what it's
+# A short query gives every wind a share, even the south. A longer one pulls the scores
+# apart, until only the best key counts. So the direction of a query says what it's
 # looking for, and its length says how picky it is.
 #
 # In the figure, the query goes once around the compass. At length 50 the curve is four
 # flat steps. That's bad news for a network, which learns by turning its queries a little
-# and seeing how the answer moves. On a flat step it doesn't move.
+# and seeing how the answer moves. On a flat step it doesn't.
 #
 # <div class="try" data-part="compass"></div>
 #
@@ -183,8 +183,8 @@ print(weights @ x)
 figures.show(*drawings.triangle(x, weights @ x))
 
 # %% [markdown]
-# Each output is an average of the tokens, so none can leave the triangle: attention pulls a
-# token towards what it looks at.
+# Each output is an average of the tokens, so none can leave the triangle: attention pulls
+# a token towards what it looks at.
 #
 # ### Three roles
 #
@@ -228,8 +228,8 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 # ## The equations
 #
 # That was all of it. The ViT paper ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)) writes what you've just done as three equations
-# (with these numbers, in its appendix):
+# 2021](https://arxiv.org/abs/2010.11929)) writes what you've just done as three
+# equations, numbered like this in its appendix:
 #
 # $$[\mathbf{q}, \mathbf{k}, \mathbf{v}] = \mathbf{z}\, \mathbf{U}_{qkv} \tag{5}$$
 #
@@ -306,8 +306,8 @@ figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
 # If you don't divide, the scores are eight apart, and you're back on a flat step. If you
-# do, they're one apart, on the slope, and 73 times as much gradient reaches the query (even
-# after the factor of 8 that dividing costs).
+# do, they're one apart, on the slope, which is nearly 600 times as steep there. Dividing
+# takes back a factor of 8, but 73 times as much gradient still reaches the query.
 #
 # > **Remember.** Attention divides by $\sqrt{D_h}$, so that how picky a query is
 # > doesn't depend on how many numbers it has.
@@ -394,15 +394,15 @@ print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
 # In each map rows ask and columns answer. As the loss falls, the map turns into the right
-# one, for a puzzle that training never saw. Watch the diagonal, too: the network walks into
-# the trap (at step 20, patches give themselves nearly twice as much as at the start) and
-# climbs out again. Nobody ever showed it a map.
+# one, for a puzzle that training never saw. Watch the diagonal, too: the network walks
+# into the trap (at step 20, patches give themselves nearly twice as much as at the start)
+# and climbs out again. And nobody ever showed it a map.
 #
 # ## Several questions at once
 #
-# A softmax has only 100 percent to give away. Suppose a patch needs to hear from two others,
-# and gives each of them half. If their values are three and seven, it gets five. If they're
-# four and six, it gets five again. Two attentions, one for each, would get both numbers.
+# A softmax has only 100 percent to give away. Suppose a patch needs to hear from two
+# others, and gives each of them half. If their values are three and seven, it gets five.
+# If they're four and six, it gets five again. Two attentions would get both numbers.
 #
 # Each of these is called a *head*, and has three matrices of its own. What the heads return
 # is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it. This is
@@ -526,12 +526,12 @@ for name, each in layers.items():
 figures.show(*drawings.moved(panels, (1, 5)))
 
 # %% [markdown]
-# The shape is right and the output wrong. Without `batch_first=True`, this layer takes the
-# first axis for the tokens and the second for the batch. So it took our four pictures for
-# four tokens: every patch looked at the same place in all four *pictures*, and nowhere
-# else. (In the figure we've changed the framed token, and yellow marks every output that
-# changes.) A [published detector](https://github.com/om-ai-lab/OmDet/issues/19) did just
-# that at inference, until a user asked about it.
+# The shape is right and the output wrong. Without `batch_first=True`, this layer takes
+# the first axis for the tokens and the second for the batch. So every patch looked at the
+# same place in all four *pictures*, and nowhere else. (In the figure we've changed the
+# framed token, and yellow marks every output that changes.) A [published
+# detector](https://github.com/om-ai-lab/OmDet/issues/19) did just that at inference,
+# until a user asked about it.
 #
 # You couldn't have found that by shuffling the pictures. Attention ignores the order of
 # what it attends over, and here that's the batch.
@@ -547,10 +547,10 @@ print("our layer, alone as in the batch: True")
 # %% [markdown]
 # ## What the cap looks at
 #
-# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. To
-# this one a photograph isn't a bag, because its tokens carry positions. It has twelve
-# *blocks* (the dashed frame in the drawing) with three heads each, and `record_attention`
-# collects all their maps.
+# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
+# tokens carry positions, so a photograph isn't a bag to it. It has twelve *blocks* (the
+# dashed frame in the drawing) with three heads each, and `record_attention` collects all
+# their maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -583,7 +583,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
 # the jacket. In block 2, head 1 looks left and head 3 looks right. In block 3, head 2
 # looks up. Nobody built that in. The network has learned *left*, *right* and *above*, and
-# not just for the cap. Averaged over all patches, this one neighbour gets most of the
+# not just for the cap. On average over all patches, one neighbour gets most of the
 # attention, whatever the photograph:
 
 
@@ -695,12 +695,16 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 # %% [markdown]
 # They aren't. At first, none of the five patches most similar to the cap's is on the cap:
 # to a patch alone, dark is dark. After twelve blocks all five are. The dark square has
-# found out what it's a piece of, and nobody ever told it where a cap begins or ends.
+# found out what it's a piece of, and nobody ever told it where a cap ends.
 #
 # Was that attention? Positions have a hand in it: they pull the squares apart before the
 # first block, and bring three of the five. But with attention switched off we never got
 # more than those three, and without positions none. ([See the
 # controls](#Was-it-attention?).)
+#
+# On the site, [Walk](try.md#Walk) opens a single head: a patch of her forehead asks, all
+# the keys answer, and a slider leads from its scores over their softmax to what it takes
+# home.
 #
 # ## What to take with you
 #

@@ -10,7 +10,7 @@ import vitedu
 # In [chapter 2](02_attention.ipynb) every patch took one look around. One look isn't
 # enough. To see a uniform, one patch has to notice the braid on the cap, another the face
 # below it, and then something has to put the two together. So our network looks around
-# twelve times, in twelve *blocks*. Together they're called the *encoder*. In about an hour
+# twelve times, in twelve *blocks*. Together they're the *encoder*. In about an hour
 # you'll have written such a block, poured a real model's weights into it, and watched the
 # word "uniform" form inside.
 #
@@ -85,9 +85,9 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 # Fog. At first the cap stands out, and so does the jacket: chapter 2's two dark squares. Two
 # layers later the map is one even, light grey. Face, flag and wall all look like the cap.
 #
-# But perhaps faint differences remain, and later layers could use them? Subtract the average
-# token from every token, and see how much is left, compared with the tokens themselves. We
-# call that the *spread*. At spread 0, all 196 vectors are equal.
+# But perhaps faint differences remain that later layers could use? Subtract the average
+# token from every token, and see how much is left, compared with the tokens themselves.
+# We call that the *spread*. At spread 0, all 196 vectors are equal.
 
 
 # %%
@@ -210,8 +210,8 @@ for layer in layers:
 compare({"+ add": z})
 
 # %% [markdown]
-# (`compare`, from a hidden cell, lists where our stacks end: how large a typical number is,
-# compared with the start, and the spread.) A fifth is no longer fog. What's alarming is the
+# (`compare`, from a hidden cell, lists where our stacks end: how large a typical number
+# is, against the start, and the spread.) A fifth is no longer fog. What's alarming is the
 # size.
 #
 # Why so large? A fresh layer writes about as much as it reads, and its matrices, which our
@@ -344,8 +344,8 @@ for layer, mlp in zip(layers, mlps, strict=True):
 compare({"+ MLP": z})
 
 # %% [markdown]
-# The last step is a small one, because a fresh MLP writes much less than it reads. You'll see
-# what it's there for when we [take it out](#Take-one-part-out) of a trained model.
+# That changed little, because a fresh MLP writes much less than it reads. You'll see what
+# it's there for when we [take it out](#Take-one-part-out) of a trained model.
 #
 # So who talks to whom? Give each part six random tokens and wiggle one of them: which outputs
 # move?
@@ -537,14 +537,15 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 
 
 # %% [markdown]
-# It's gone. Twelve untrained blocks leave a mist, and trained blocks don't blur at all, they
-# sharpen: after eight of them the cap stands out from edge to edge, and part of its white top
-# has joined it. (The last blocks take back some of the contrast.)
+# It's gone. Twelve untrained blocks leave a mist. Trained blocks don't blur at all, they
+# sharpen: after eight of them the cap stands out from edge to edge, and part of its white
+# top has joined it.
 #
-# Now let's ask for words. After block 12, the last norm and a matrix called the *head* turn
-# row 0 into 1,000 scores, one per class: the *logits*, of which a softmax makes
-# probabilities. But row 0 has the same shape after every block. So what would the head say if
-# you stopped early? (`stream`, from a hidden cell, has what's there after each block.)
+# Now let's ask for words. After block 12, the last norm and a matrix called the *head*
+# turn row 0 into 1,000 scores, one per class: the *logits*, which a softmax turns into
+# probabilities. But row 0 has the same shape after every block. So what would the head
+# say if you stopped early? (`stream`, from a hidden cell, has what's there after each
+# block.)
 
 
 # %%
@@ -586,9 +587,10 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 
 # %% [markdown]
 # Before the first block everything is a crayfish, because row 0 hasn't looked at anything
-# yet. Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. Then, in the
-# last four, the answers arrive: suit, then uniform; tiger cat, then Egyptian cat; cup, then
-# espresso. You've just watched a network make up its mind.
+# yet. Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. Then, in
+# the last four, the answers arrive: suit, then uniform; tiger cat, then Egyptian cat;
+# cup, then espresso. You've just watched a network make up its mind. (And what does one
+# patch go through on its way? [Walk](try.md#Walk) follows it into a block, on the site.)
 #
 # This trick is known as the *logit lens*
 # ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);

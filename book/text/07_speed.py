@@ -42,8 +42,8 @@ print(x + 1)
 # Still 2048. And yet nearly all large networks are trained with such numbers, because
 # they take half the memory and, on the right chip, a fraction of the time. Let's try it
 # on the network of [chapter 5](05_mnist.ipynb): four steps on handwritten digits, first
-# with everything in the usual `float32`, then with everything in `float16`. A folded cell
-# defines `learn`, which trains it with any step you give and returns it with all losses.
+# with everything in the usual `float32`, then with everything in `float16`. (`learn`, in a
+# hidden cell, trains it with any step you give, and returns it with all losses.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -107,7 +107,8 @@ for dtype in (torch.float32, torch.float16):
     print(dtype, [f"{loss:.2f}" for loss in losses])
 
 # %% [markdown]
-# One step, and the second network is dead. NaN, "not a number", is zero divided by zero.
+# One step, and the second network is dead. NaN, "not a number", is what you get from zero
+# divided by zero.
 #
 # **What do numbers lose when they have only sixteen bits, how do you train with them all
 # the same, and what do you get for it?** By the end you'll know what killed that run, your
@@ -136,8 +137,8 @@ figures.show(*speed.formats(0.1))
 # number, and in a tie to the one whose last bit is $0$. What's $4 + 0.4$?
 #
 # While you think, here are the real formats: the largest number, the smallest one above
-# zero, and the step from $1$ to the next number. (The very smallest numbers do without the
-# leading $1$. The closer they are to zero, the fewer bits they have left.)
+# zero, and the step from $1$ to the next number. (The very smallest numbers do without
+# the leading $1$, and have fewer bits left.)
 
 # %%
 FORMATS = {
@@ -152,9 +153,8 @@ for name, dtype in FORMATS.items():
     print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
 
 # %% [markdown] tags=["predict"]
-# You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$, and $4 + 0.4$ is $4$. The same happened
-# to $2048 + 1$: from there on, `float16` has only every second whole number, and $2049$ is
-# a tie.
+# You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$, and $4 + 0.4$ is $4$. That's $2048 +
+# 1$: from there on, `float16` has only every second whole number, and $2049$ is a tie.
 #
 # ## Three ways to lose a number
 #
@@ -175,8 +175,8 @@ for name, dtype in FORMATS.items():
 # number, so each sum is rounded back.
 #
 # **Two: the number is too large.** `float16` ends at 65,504. That sounds roomy, but
-# softmax takes exponentials. The real ViT-Ti/16 has 1,000 logits for a photograph of a
-# cup of coffee. Here's their softmax by the formula, in `float16`:
+# softmax takes exponentials. Here's the softmax of ViT-Ti/16's 1,000 logits for a cup of
+# coffee, by the formula, in `float16`:
 
 # %% tags=["hide-input"]
 real = vitedu.load("ViT-Ti/16")
@@ -198,10 +198,10 @@ print(f"its probability {softmax.max()}")
 # result.)
 #
 # **Three: the number is too small to exist.** Now you can solve the case from the top of
-# the page. Adam divides by $\sqrt{\hat v} + \epsilon$. Here $\hat v$ is the average of a
-# weight's squared gradients, and $\epsilon = 10^{-8}$ avoids a division by zero. And in the
-# first step, every gradient below the head is zero, because the head itself is still all
-# zeros.
+# the page. Adam divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a
+# weight's squared gradients, and $\epsilon = 10^{-8}$ avoids a division by zero. And in
+# the first step, every gradient below the head is zero, because the head itself is still
+# all zeros.
 
 # %%
 epsilon = torch.tensor(1e-8, dtype=torch.float16)
@@ -228,11 +228,10 @@ print("checked: a step that vanishes, a power too large, an epsilon of 0")
 #
 # ## Let each number have what it needs
 #
-# Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay in
-# `float32`. The matrix products are where the time goes, so they get sixteen
-# bits. This mixture is called *mixed precision* ([Micikevicius et al.
-# 2018](https://arxiv.org/abs/1710.03740)), and in PyTorch it's one line: inside
-# `torch.autocast`, each operation picks its format.
+# Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay
+# in `float32`. The matrix products are where the time goes, so they get sixteen bits.
+# This *mixed precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is
+# one line in PyTorch: inside `torch.autocast`, each operation picks its format.
 
 # %%
 a, b = torch.randn(4, 8), torch.randn(8, 8)
@@ -262,9 +261,9 @@ print("checked: a product in float16, the loss in float32")
 # The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
 # and ViT's authors pretrain with batches of 4,096.
 #
-# A folded cell collects real gradients, at the output of each linear layer of ViT-Ti/16,
-# for four photographs, and divides them by 4,096. The labels are the network's own answers,
-# so it counts as right about all four. (Gradients of exactly zero are left out.)
+# A hidden cell collects real gradients, at the output of each linear layer of ViT-Ti/16,
+# for four photographs, and divides them by 4,096. The labels are the network's own
+# answers, so it counts as right about all four.
 #
 # **What share of them is too small for float16?**
 #
@@ -305,10 +304,10 @@ print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
 # More than half of them would be lost, and nearly all of the rest are in the pale strip,
-# where numbers have fewer bits. (If the network is wrong, gradients are larger: with its
-# second answers as labels, a third are lost.) And the dark strip, where `float16` has all its
-# bits, is empty! So let's move the gradients there. Derivatives are linear: multiply the loss
-# by some $s$, and every gradient is multiplied by $s$, for example that of a weight $w$:
+# where numbers have fewer bits. (Had the network been wrong, a third.) And the dark
+# strip, where `float16` has all its bits, is empty! So let's move the gradients there.
+# Derivatives are linear: multiply the loss by some $s$, and the gradient of every weight
+# $w$ is multiplied by $s$:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
@@ -320,9 +319,9 @@ figures.show(*speed.mixed_step())
 
 
 # %% [markdown]
-# The best $s$ is as large as possible without overflow, and that changes during training. A
-# *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips
-# the step and halves $s$. After some number of good steps, its *patience*, it doubles $s$.
+# The best $s$ is as large as possible without overflow, and that changes during training.
+# A *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the
+# step and halves $s$. After some good steps, its *patience*, it doubles $s$.
 #
 # With `bfloat16` and its reach, you don't need one. But older GPUs multiply fast only in
 # `float16`, so here it is:
@@ -397,8 +396,7 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 # Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Does it
 # rescue a run? Our small network has large gradients, so for once we make them small:
 # `shrink` divides the loss by 65,536. (And Adam's $\epsilon$ with it, so that only the
-# format makes a difference.) We train three times: in `float32`, in `float16` without
-# scaling, and in `float16` with your scaler, which begins at $1$.
+# format makes a difference.)
 
 # %% tags=["nbval-ignore-output"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -425,17 +423,17 @@ losses = {
 figures.show(*speed.rescue(losses, scales))
 
 # %% [markdown]
-# Without scaling, the loss stays at about $\ln 10$, the loss of a network that knows nothing.
-# There's no error and no NaN: it just doesn't learn. With your scaler, the run falls behind
-# while the scale is small, and catches up about a third of the way through. Then the scale
-# hits the ceiling: a doubling, an overflow, a skipped step, a halving. With a patience of
-# four, that costs one step in five, so PyTorch's scaler waits 2,000.
+# Without scaling, the loss stays at about $\ln 10$. There's no error and no NaN: it just
+# doesn't learn. With your scaler, which begins at $1$, the run falls behind while the
+# scale is small, and catches up. Then the scale hits the ceiling: a doubling, an
+# overflow, a skipped step, a halving. With a patience of four, that costs one step in
+# five, so PyTorch's scaler waits 2,000.
 #
 # ## Does it still learn?
 #
-# That run was made to fail. What does an ordinary one lose? We train on MNIST in `float32`,
-# and mixed with each of the sixteen-bit formats, three seeds each and always with your
-# scaler, and judge on digits that were held out.
+# That run was made to fail. What does an ordinary one lose? We train on MNIST in each
+# format, three seeds each and always with your scaler, and judge on digits that were held
+# out.
 
 # %% tags=["nbval-ignore-output"]
 right = {}
@@ -459,11 +457,11 @@ for name, percents in right.items():
     print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
 
 # %% [markdown]
-# ± is the standard error of the mean. The last column compares seed by seed.
+# ± is the standard error of the mean. The last column compares runs of the same seed.
 #
-# Both gaps are below one percentage point. By chapter 5's rule you'd call them results, but
-# don't: three seeds give only a rough idea of an error, and on another processor the same
-# seeds give other gaps.
+# Both gaps are more than three errors. But three pairs hardly know their own error
+# ([chapter 6](06_recipe.ipynb)), and on another processor the same seeds gave other gaps.
+# So don't call it a result. All you can say is that neither format costs a whole point.
 #
 # And do the weights really need `float32`? Take the network we've just trained, and swap
 # black and white in the digits. It has to learn again, with a learning rate of $0.0001$:
@@ -480,16 +478,16 @@ for name in ("float32", "bfloat16"):
 
 # %% [markdown]
 # (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
-# the vanishing step again, in a real run: in `bfloat16` the larger weights can't move. And
-# again, there's no error.
+# the vanishing step again: in `bfloat16` the larger weights can't move. And again,
+# there's no error.
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
-# So sixteen bits cost you next to nothing, if you let each number have what it needs. What
-# do you get for it? Memory first. The weights, their gradients and Adam's two means are
-# still in `float32`. But the backward pass needs what the forward pass computed, such as the
-# inputs of each product, so it has to keep these *activations*.
+# So sixteen bits cost you next to nothing, if you let each number have what it needs.
+# What do you get for it? Memory first. The weights, their gradients and Adam's two means
+# are still in `float32`. But the backward pass needs what the forward pass computed, such
+# as the inputs of each product: the *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -522,10 +520,9 @@ figures.show(*speed.memory(bars))
 # %% [markdown]
 # One photograph takes more than all the weights, and the three bars show two savings. The
 # first has nothing to do with bits: your `attention` from [chapter 2](02_attention.ipynb)
-# keeps the attention maps. `vitedu`'s networks call PyTorch's
-# `scaled_dot_product_attention`, a *fused* kernel. It computes the map piece by piece,
-# throws each piece away, and computes it again in the backward pass ([Dao et al.
-# 2022](https://arxiv.org/abs/2205.14135)).
+# keeps the attention maps. PyTorch's `scaled_dot_product_attention`, a *fused* kernel,
+# computes the map piece by piece, throws each piece away, and computes it again in the
+# backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
 #
 # The second saving is `bfloat16`, one line, and it's about 40%. Why not half? Adding a
 # `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
@@ -555,20 +552,20 @@ assert 0.48 < mixed / whole < 0.52 and 0.55 < one_line < 0.65
 print("checked: what's kept is what budget says, to the byte")
 
 # %% [markdown]
-# *Casts* are copies of the weights in sixteen bits, made for one pass. The activations are
-# nearly everything, so keeping the weights in `float32` costs next to nothing.
+# (*Casts* are copies of the weights in sixteen bits.) The activations are nearly
+# everything, so keeping the weights in `float32` costs next to nothing.
 #
 # ## What is the chip waiting for?
 #
 # Half the bits, twice the speed? That depends on what the chip is busy with. It may be
-# *arithmetic*. It may be waiting for its *memory* to deliver numbers. Or it may be waiting
-# for *Python* to say what's next.
+# *arithmetic*. It may be waiting for its *memory* to deliver numbers, or for *Python* to
+# say what's next.
 #
 # ### Arithmetic
 #
 # First find out where the time goes, with a *profile*. Here's one training step of your
-# ViT-Ti/16, in `float32`, by kind of operation. (These measurements are from one core of a
-# processor. On a GPU, the same cells measure the GPU.)
+# ViT-Ti/16, in `float32`, by kind of operation. (Measured on one core of a processor; on
+# a GPU, the same cells measure the GPU.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -581,9 +578,8 @@ times = speed.times_by_kind(step, device)
 figures.show(*speed.profile_bars(times))
 
 # %% [markdown]
-# Most of the time goes into matrix products, which `autocast` puts into sixteen bits.
-# **Take a pencil:** if they took no time at all, how many times as fast would the step
-# be?
+# Most of the time goes into matrix products. **Take a pencil:** if they took no time at
+# all, how many times as fast would the step be?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 rest = 1 - times["products"] / sum(times.values())
@@ -592,10 +588,10 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 
 
 # %% [markdown]
-# Faster products can't bring more than that on this machine.
 #
-# How fast does it multiply two square matrices, in billions of multiplications and additions
-# a second? (`SIDE` is 512 here. `seconds`, folded, takes the median of a few tries.)
+# That's the most that faster products can bring here. And how fast are they, in billions
+# of multiplications and additions a second? (The matrices are square, `SIDE` is 512, and
+# `seconds`, folded, takes the median of a few tries.)
 
 
 # %% tags=["hide-input"]
@@ -619,9 +615,9 @@ for name, dtype in FORMATS.items():
     print(f"{name:9} {rates[name] / 1e9:6.1f}  {share:7.1%} of float32")
 
 # %% [markdown]
-# Your numbers will differ, and that's the point. A processor with circuits for a format gets
-# faster. One without has to convert every number and gets *slower*: look at `float16`. GPUs
-# have such circuits. By their data sheets, they multiply this many times as fast as in
+# Your numbers will differ, and that's the point. A processor with circuits for a format
+# gets faster. One without has to convert every number and gets *slower*: look at
+# `float16`. GPUs have such circuits. By their data sheets, this many times as fast as
 # `float32`:
 
 # %% tags=["hide-input"]
@@ -689,9 +685,10 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # for the format raise the flat part, and the products with it. Adding is on the slope, so it
 # gains only from fewer bytes. Norm and GELU don't even keep the memory busy.
 #
-# So the faster the products, the more of the time goes into everything else. On a GPU, [most
-# of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory, and
-# `torch.compile` can [fuse small ones](#What-torch.compile-does) into one trip.
+# So the faster the products, the more of the time goes into everything else. On a GPU,
+# [most of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the
+# memory, and `torch.compile` can [fuse small ones](#What-torch.compile-does) into one
+# trip.
 #
 # ### One line at a time
 #
@@ -700,8 +697,10 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # after the other. Each line stays for those that follow. (*Fused* AdamW updates all the
 # weights in one go.)
 #
-# We did this with ViT-B/16, and with ViT-Ti/16, the same network with a fifteenth of the
-# weights. **Which of the two gains from bfloat16?**
+# The lines are TF32, `bfloat16`, fused attention, fused AdamW, a batch of 256, and
+# `torch.compile`. Write down what each will bring: nothing, a little, or half as much
+# again and more. We did it with ViT-B/16, and with ViT-Ti/16, the same network with a
+# fifteenth of the weights. **Which of the two gains from bfloat16?**
 #
 # * the large one
 # * the small one
@@ -730,15 +729,17 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large network gains with every line, most with the first, TF32. By the data sheet that's
-# 7.4 times as fast, but the step is only 2.9 times as fast. Your pencil knows one reason:
-# products are just a part of it.
+# The large network gains with every line, most with the first, TF32. By the data sheet
+# that's 7.4 times as fast, but the step gets only 2.9 times as fast. Your pencil knows
+# one reason: products are just a part of it. That's also why `bfloat16` adds little once
+# TF32 is there, while fused attention, which saves trips to the memory, brings half as
+# much again.
 #
 # The small one gains nothing from any of the formats, and `bfloat16` even slows it down.
 # It's waiting for *Python*. The GPU is done with each operation sooner than Python can
 # ask for the next, and `autocast` has more to ask for. Look at the batch of 256: four
-# times the images per step, and nearly four times as many a second. `torch.compile` helps
-# as well, because it turns several operations into one.
+# times the images per step, and nearly four times as many per second. `torch.compile`
+# helps as well: it turns several operations into one.
 #
 # How much of the GPU is in use then? Take the operations per second of the training step,
 # and divide by what the GPU manages when all it does is multiply large matrices in
@@ -754,8 +755,8 @@ if not is_measured:
 
 # %% [markdown]
 # ViT-B/16 ends up nine times as fast, with nearly half of the GPU's arithmetic, and not
-# one of its layers has changed. ViT-Ti/16 is too small to keep the GPU busy, and uses a
-# tenth. So if a faster format changes nothing, find out who waits for whom.
+# one of its layers has changed. ViT-Ti/16 uses a tenth: it's too small to keep the GPU
+# busy. So if a faster format changes nothing, find out who waits for whom.
 #
 # On your own data, `vitedu train` takes `precision=bf16` and `compile=true`.
 #

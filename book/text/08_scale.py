@@ -8,20 +8,20 @@ import vitedu
 # # Scale, and nothing lost
 #
 # A training run of a few seconds meets no accidents. One that takes days does: the power
-# fails, or the machine you've rented is taken back in the middle of the night. So you save
-# the weights now and then, and after the accident you load them and go on. That's what
-# [PyTorch's own example of a run that
+# fails, or the machine you've rented is taken back in the middle of the night. So you
+# save the weights now and then, and after the accident you load them and go on. That's
+# what [PyTorch's own example of a run that
 # survives](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
 # does: its file has the weights and the number of the epoch. Is that enough?
 #
-# Let's rehearse it. A small ViT learns to read digits, once in one go and once with an
-# accident halfway. A run takes 120 steps (`STEPS`), each with 64 images, and the learning
-# rate warms up and falls as in [chapter 5](05_mnist.ipynb). What we keep in the end isn't
-# the last weights but a running average of them, which is less noisy.
+# Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
+# go and once with an accident halfway. The learning rate warms up and falls as in
+# [chapter 5](05_mnist.ipynb), and what we keep in the end is a running average of the
+# weights, which is less noisy than the last ones.
 #
-# A folded cell defines three functions. `new_run` sets the seed and returns a training run
+# Three functions are in a hidden cell. `new_run` sets the seed and returns a training run
 # before its first step, `one_step` takes one step with given images, and `advance` takes
-# many. Files go into a temporary `folder`.
+# many.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import copy
@@ -142,11 +142,11 @@ assert (weights(whole) != weights(again)).double().mean() > 0.9
 print("checked: more than nine weights in ten differ")
 
 # %% [markdown]
-# The *fingerprint* is a hash of the averaged weights, and it changes completely if you
-# change a single bit. Same seed, same data, same number of steps, and yet you got a
-# different network. There was no error, and the accuracy doesn't warn you: the interrupted
-# run even reads more digits. But it isn't the run that you planned, and you can't repeat it
-# unless you know when it was interrupted.
+# The *fingerprint* is a hash of the averaged weights: change a single bit, and all of it
+# changes. Same seed, same data, same number of steps, and yet you got a different
+# network. There was no error, and the accuracy doesn't warn you: the interrupted run even
+# reads more digits. But it isn't the run that you planned, and you can't repeat it unless
+# you know when it was interrupted.
 #
 # The other enemy of a large training run is its size. The paper takes 4,096 images in
 # every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget`
@@ -161,10 +161,10 @@ for batch_size in (4096, 256, 32):
 # Your laptop may have 16 GB. So here's the question: **how do you train what doesn't fit,
 # on machines that don't last, and still get the same weights?**
 #
-# We'll cut a run's batch, its memory and its time, share out its work, and at the end cut the
-# power. Cutting memory or time must give the same bits. Cutting the batch or sharing the work
-# adds the same numbers in a different order, so there the last digits may differ, but [no
-# more](#When-bytes-differ).
+# We'll cut a run's batch, its memory and its time, share out its work, and at the end cut
+# the power. Cutting memory or time must give the same bits. Cutting the batch or sharing
+# the work adds the same numbers in a different order, so there the last digits may
+# differ, but [no more](#When-bytes-differ).
 #
 # ## Cut the batch
 #
@@ -204,10 +204,12 @@ def accumulated_step(model, optimizer, images, labels, size):
 
 
 # %% [markdown]
-# (With your pencil, $g$ is 4, and the mean of means is 5.) Is it the same gradient? We take a
-# hundred images, so the slices have 32, 32, 32 and 4. Three folded helpers: `twin` copies the
-# trained network into float64, `gradient` puts all its gradients into one long vector, and
-# `relative` says how long the difference of two such vectors is, as a share of the right one.
+# (With your pencil, $g$ is 4, and the mean of means is 5.) Does the code
+# find the same gradient as one whole batch? We take a hundred images, so there are three
+# slices of 32 images and one of 4. Three functions are folded away: `twin` copies the
+# trained network into float64, `gradient` puts all its gradients into one long vector,
+# and `relative` says how long the difference of two such vectors is, as a share of the
+# right one.
 
 
 # %% tags=["hide-input"]
@@ -259,26 +261,25 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 
 # %% [markdown]
-# The error is longer than the gradient itself. In the mean of means, each image of the last
-# slice counts as much as eight others. Hugging Face's `transformers` had this mistake until
-# October 2024, for texts, because slices with equally many texts differ in their number of
-# tokens ([the fix](https://github.com/huggingface/transformers/pull/34191)).
+# The error is longer than the gradient itself. In the mean of means, each image of the
+# last slice counts as much as eight others. Hugging Face's `transformers` had this
+# mistake until October 2024, because slices of equally many texts differ in their number
+# of tokens ([the fix](https://github.com/huggingface/transformers/pull/34191)).
 #
-# So the paper's step fits into a laptop, as 128 slices of 32 images, one at a time. It'll
-# take its time, though: slices save memory, not work. (You can cut a ViT like this
-# because LayerNorm looks at one token at a time. *BatchNorm*, which most ResNets use,
-# subtracts the mean of all the images it sees at once.)
+# So the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its time,
+# though: slices save memory, not work. (You can cut a ViT like this because LayerNorm
+# looks at one token at a time. *BatchNorm*, which most ResNets use, subtracts the mean of
+# all the images it sees at once.)
 #
 # ## Cut the memory
 #
-# And if not even a slice fits? Then look at what fills the memory. The backward pass goes
-# through the network from the end to the beginning, and each layer needs what it was
-# given on the way forward. So the forward pass keeps nearly everything that it computes.
+# And if not even a slice fits? The backward pass goes through the network from the end to
+# the beginning, and each layer needs what it was given on the way forward. So the forward
+# pass keeps nearly everything that it computes.
 #
-# *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps only
-# the input of each block. When the backward pass arrives at a block, the block runs forward
-# again. Its activations are used once and thrown away. (Checkpoints on a disk only share the
-# name.)
+# *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
+# only the input of each block. When the backward pass arrives at a block, the block runs
+# forward again, and its activations are used once and thrown away.
 
 
 # %%
@@ -295,7 +296,7 @@ class Forgetful(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper. A folded cell loads
+# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper. A hidden cell loads
 # both (`loaded` and `image`), and its `step_cost` counts the bytes that are kept and the
 # multiply-adds of a step.
 #
@@ -343,8 +344,8 @@ assert 5.5 < kept / most < 7.5
 print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
-# Between the two passes, less than a tenth is kept. The peak comes later, while a block that
-# runs again is held as well, and even that's only about a sixth of the original.
+# Between the two passes, less than a tenth is kept. Even at the peak, while a block runs
+# again, it's only about a sixth.
 #
 # And the work? A step is worth three forward passes, and now there's a fourth: a third more,
 # says the rule of thumb. PyTorch gets away with a quarter. It stops the second run of a block
@@ -360,11 +361,10 @@ print(f"{need.total / 1e9:.1f} GB")
 # ## Share the work
 #
 # Slices needn't wait for each other. Give every machine a copy of the network and a slice
-# of the batch, and let them compute at the same time. Afterwards every machine needs the
-# sum of all their gradients, and computing it is called an *all-reduce*. Then all of them
-# take the same step, and the copies stay equal.
-#
-# A running program is a *process*, and it doesn't matter whether ours share a machine.
+# of the batch, and let them compute at the same time. Afterwards each needs the sum of
+# all their gradients, and computing it is called an *all-reduce*. Then all of them take
+# the same step, and the copies stay equal. (We'll say *process*, a running program. It
+# doesn't matter whether ours share a machine.)
 #
 # Two processes have a gradient of a million numbers each. If each sends everything to the
 # other, it sends a million. Now take four: sending everything to the three others would be
@@ -394,7 +394,7 @@ figures.show(*drawings.ring(torch.stack(frames)))
 
 
 # %% [markdown]
-# Here's what you've just seen, in code, for as many processes as you like:
+# Here's what you've just seen, in code:
 
 
 # %%
@@ -441,8 +441,8 @@ print("checked: everyone has the sum, and the picture shows how")
 #
 # ### Two processes at work
 #
-# Now for two real ones. They have to agree on the images without exchanging a word. So the
-# order of the images can't depend on a random state private to each process: it's *computed*,
+# Now for two real ones. They have to agree on the images without exchanging a word. So
+# the order of the images can't come from a random state of their own: it's *computed*,
 # from the seed and the number of the epoch.
 
 
@@ -481,7 +481,7 @@ def worker(share, count, divide_by):
 # Isn't that a mean of means? It is, and here it's allowed, because both shares have 32
 # images. With 33 and 31 it would be the mistake from above.
 #
-# Folded cells write these functions into a file and start it twice, as two Python programs.
+# Hidden cells write these functions into a file and start it twice, as two Python programs.
 # (On Windows, do this in WSL.) They also make two real mistakes. With the first, *same
 # images*, both processes take the first share. The second, *sum*, forgets to divide by two.
 #
@@ -555,9 +555,9 @@ found = torch.load(folder / "found.pt")
 
 
 # %% [markdown]
-# Another folded function, `one_process`, takes the same ten steps in one process, here in the
-# notebook. For comparison, it also takes ten steps on different images. How far do all the
-# others end up from it, in percent of the way it went?
+# Another folded function, `one_process`, takes the same ten steps in one process. For
+# comparison, it also takes ten steps on different images. How far do all the others end
+# up from it, in percent of the way it went?
 
 
 # %% tags=["hide-input"]
@@ -597,9 +597,9 @@ print("checked: two processes end where one does, to ten digits")
 
 # %% [markdown]
 # Neither raises an error. Done right, two processes end where one does, but for the last
-# digits. With the same images, you end about as far away as with different images altogether:
-# the gradient of 32 images is so noisy that it differs from the gradient of all 64 by about
-# its own length. And Adam rescales whatever it gets, noise included.
+# digits. With the same images, you end about as far away as with different images
+# altogether: the gradient of 32 images is so noisy that it differs from the gradient of
+# all 64 by about its own length. And Adam rescales whatever it gets, noise included.
 #
 # For the same reason, the sum hardly matters here: twice the gradient is nearly the same
 # step. Exercise 1 asks what happens without Adam.
@@ -636,9 +636,9 @@ def put_back(run, saved):
 
 
 # %% [markdown]
-# Now we leave things out, one at a time, and finally everything but the weights, as in the
-# accident at the top. How far from the undisturbed run do we end, in percent of the way that
-# one went? (We compare the averages. A folded cell defines `without`, which does it.)
+# Now we leave things out, one at a time, and finally everything but the weights, as in
+# the accident at the top. How far from the undisturbed run do we end, in percent of the
+# way that one went? (`without`, in a hidden cell, compares the averages.)
 #
 # **Weights, optimizer, average, step, random numbers: which is the worst to forget, and which
 # second? And which of them would you notice in the accuracy?**
@@ -685,15 +685,14 @@ assert all(min(distances) > 0 for distances in by_name.values())
 print("checked: with nothing left out it's exactly 0, on every seed")
 
 # %% [markdown]
-# Each bar is a mean of three seeds, which are the grey dots. At the right, you see how
-# many of the test digits are read correctly. With everything, the distance is zero, to
-# the last bit. Without the weights you've nearly lost the run, of course. The number of
-# the step comes second: forget a single integer, and you end up half the whole distance
-# away.
+# The grey dots are three seeds. With everything, the distance is zero, to the last bit.
+# Without the weights you've nearly lost the run, of course. The number of the step comes
+# second: forget a single integer, and you end up half the whole distance away.
 #
-# Now read the accuracies. Only the lost weights would have alarmed you. Without the step, the
-# run even reads *more* digits: the schedule begins again at step 0, so the learning rate is
-# still high when the run stops, and a run this short may gain from that.
+# Now read the accuracies, at the right. Only the lost weights would have alarmed you.
+# Without the step, the run even reads *more* digits: the schedule begins again at step 0,
+# so the learning rate is still high when the run stops, and a run this short may gain
+# from that.
 #
 # The average nearly catches up by itself within a few dozen steps. And without the random
 # numbers you train on the same images twice.
@@ -792,12 +791,11 @@ starts = [life(run_file, kill_at) for kill_at in [*moments, None]]
 figures.show(*drawings.lives(starts, STEPS))
 
 # %% [markdown]
-# Every line is a start, every cross a kill. (A kill comes a few hundredths of a second after
-# the step that you asked for, so it may hit the next one.) Each new start goes back to the
-# last whole checkpoint.
+# Every line is a start, every cross a kill. (It comes a moment after the step you asked
+# for, so it may hit the next one.) Each new start goes back to the last whole checkpoint.
 #
-# Moments like these seldom hit a write. The package was tested harder: of 20 recorded kills,
-# 12 came while a checkpoint was being written, and the weights were still equal.
+# Moments like these seldom hit a write. The package was tested harder: of 20 recorded
+# kills, 12 came in the middle of one, and the weights were still equal.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 record = results.read("kill-and-resume")
@@ -809,7 +807,7 @@ print(record["command"])
 
 # %% [markdown]
 # And where did our run end? For comparison, the notebook takes the same steps in one go.
-# (`rows_of` computes the images, so it's a different run from the one at the top.)
+# (The images come from `rows_of`, so it's a different run from the one at the top.)
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -868,7 +866,7 @@ print("checked: Adam's means are the same bytes as well")
 # with Adam, if gradients longer than 1 are cut to length 1 first?
 #
 # **2.** ★ You checkpoint only every second block. How much is kept, and how much work is
-# it? Think first, then count with `step_cost` (in the folded cell of "Cut the memory").
+# it? Think first, then count with `step_cost` (in the hidden cell of "Cut the memory").
 #
 # **3.** ★ In the picture of the ring, which process finishes the sum of chunk 0, and in
 # which round? Suppose that this process is the slowest of all. Do the others have to wait
@@ -893,7 +891,7 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ### How much faster two processes are
 #
-# The networks above are too small to tell. A folded cell gives one process, and then two, a
+# The networks above are too small to tell. A hidden cell gives one process, and then two, a
 # larger ViT (six blocks of width 192) and batches of 64 to share.
 
 

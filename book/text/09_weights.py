@@ -8,7 +8,7 @@ import vitedu
 # # Everybody's weights
 #
 # Here are three photographs, and the trained network of [chapter 4](04_vit.ipynb), which
-# knows what's in them. We'll ask it twice and change one line in between. (A folded cell
+# knows what's in them. We'll ask it twice and change one line in between. (A hidden cell
 # defines `prepared`, which turns the photographs into a tensor by `model`'s own rules,
 # and `say`, which prints the most probable class of each.)
 
@@ -97,7 +97,7 @@ figures.show(*drawings.answers(seen, before, after))
 # won't be so kind. The network inside is nearly always the paper's, but each library has
 # its own names for the parts, and its own way to lay out the numbers.
 #
-# So the same weights come in many *dialects*. A folded cell has written ours in four of
+# So the same weights come in many *dialects*. A hidden cell has written ours in four of
 # them and opened the files again. Each file gives you a dict from names to arrays.
 # (PyTorch calls such a dict a `state_dict`.)
 
@@ -323,7 +323,7 @@ logits = mine(images)
 say(logits)
 
 # %% [markdown]
-# It looks good. But so did the cat, so let's ask another program. A folded cell has timm
+# It looks good. But so did the cat, so let's ask another program. A hidden cell has timm
 # build its own ViT-Ti/16, with the settings that timm's own table lists for this
 # checkpoint. It reads the weights from the file in timm's dialect, not from `translate`.
 # And it gets the photographs, not our pixels: timm scales, crops and normalises them
@@ -713,7 +713,7 @@ for file in ("ViT-Ti/16", *targets.values()):
 # %% [markdown]
 # The first row is what went in. Wherever a row below differs, its file has no place for
 # the setting, and `load` assumes what the owner's program does. (`convert` had warned us,
-# but a folded cell kept it quiet.)
+# but a hidden cell kept it quiet.)
 #
 # And look at torchvision's mean: it's from the six numbers at the top of the page. The
 # candle is back, unless you set the rules yourself, as the first cell does.

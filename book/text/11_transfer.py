@@ -221,7 +221,7 @@ figures.show(*transfer.step())
 
 # %% [markdown]
 # In code, `velocities` holds a tensor for each weight tensor, all zeros at the start,
-# and `norm` is the length of the one long vector. (Folded cells check six steps against those
+# and `norm` is the length of the one long vector. (Hidden cells check six steps against those
 # of `vitedu`, the package that comes with this book, which uses PyTorch's `SGD`.)
 
 
@@ -462,7 +462,8 @@ print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 # what's left is about one photograph in fifteen. TrashNet's authors trained a network from
 # random weights and report around 75% ([their
 # repository](https://github.com/garythung/trashnet)): it had to learn to see from waste alone.
-# Yours could see already, and five epochs showed it what to look for.
+# Yours could see already, and five epochs showed it what to look for. (With 384 pixels it sees
+# even better: [chapter 10](10_resolution.ipynb#And-with-training?).)
 #
 # (How much of that is recognising the same bottle twice? [Second
 # reading](#The-same-bottle-twice).) So begin with frozen features: they cost you seconds, and
@@ -510,7 +511,7 @@ for _ in range(3):
 # you have enough. But hold out enough of them: with only twelve, a single photograph is worth
 # eight points.
 #
-# Until you have some, a folded cell has put our sixty into `mine/train`, and the sixty to
+# Until you have some, a hidden cell has put our sixty into `mine/train`, and the sixty to
 # test on into `mine/val`. `shell` runs a command as your terminal would:
 
 # %% tags=["hide-input"]

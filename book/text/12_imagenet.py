@@ -133,7 +133,7 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # B and C end alike, and yet only C is healthy. B climbs to about 2.2 twice before it
 # settles. But would you have stopped a run for that, without C beside it? What gives B
 # away is its batches. Here are the labels of the first one in each run. (`in_order` and
-# `shuffled`, from a folded cell, read the same photographs, the second in random order.)
+# `shuffled`, from a hidden cell, read the same photographs, the second in random order.)
 
 # %%
 for name, source in {"B": in_order, "C": shuffled}.items():
@@ -365,7 +365,7 @@ for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
 # ## The first forty steps
 #
 # Back to Friday evening. Let's provoke more disasters, on purpose and on a laptop. Three
-# functions are in folded cells. `new_model` loads ViT-Ti/16 with a new head, `batches`
+# functions are in hidden cells. `new_model` loads ViT-Ti/16 with a new head, `batches`
 # yields photographs and labels, and `first_steps` fine-tunes for forty steps, as chapter
 # 11 does, and returns the losses. It clips gradients at a length of `most`. Three
 # mistakes that people make:
@@ -544,7 +544,7 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 # ## Tonight
 #
 # You could start tonight. First the plan: a *dry run* opens your data, takes a few steps,
-# throws them away, and tells you what it found. (`run`, in a folded cell, is `vitedu
+# throws them away, and tells you what it found. (`run`, in a hidden cell, is `vitedu
 # train imagenet-b16-384 data=packed`. `small` puts ViT-Ti/16 at 64 pixels in place of the
 # large network, a rate of 0.01, and forty steps of eight.)
 
@@ -678,7 +678,7 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # The free GPU of Colab is a T4. It has no bfloat16, so the recipe takes float16 there,
 # with a scaled loss ([chapter 7](07_speed.ipynb)). If memory runs out even with slices of
 # 32, take 8 photographs at a time, and compute each block twice instead of keeping what
-# was inside it. (`counted`, in a folded cell, asks `vitedu.budget` for the bytes.)
+# was inside it. (`counted`, in a hidden cell, asks `vitedu.budget` for the bytes.)
 #
 # ```sh
 # vitedu train imagenet-b16-384 data=packed micro_batch_size=8 activation_checkpointing=true

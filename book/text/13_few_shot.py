@@ -48,7 +48,7 @@ figures.show(*few_shot.shots(shown))
 # material.) You'd like a classifier. How much time would you set aside for training it?
 #
 # Each photograph goes through the network once. Its weights stay *frozen*: they aren't
-# trained. (From a folded cell: `drawn` has the row numbers of your thirty photographs,
+# trained. (From a hidden cell: `drawn` has the row numbers of your thirty photographs,
 # and `names` the six materials. `take` picks rows, and `evaluate` is the part of `vitedu`
 # that tests.)
 

@@ -13,7 +13,7 @@ import vitedu
 #
 # We take forty drawn pictures of shapes, and for each a *mask*, which says which pixels
 # belong to the shape. The network stays frozen, as in [chapter 13](13_few_shot.ipynb), and
-# on its tokens we put a single matrix, found by a formula. (Folded cells have `drawn`, which
+# on its tokens we put a single matrix, found by a formula. (Hidden cells have `drawn`, which
 # draws pictures and masks, and `tokens`, which gives what the patches hold after a block.
 # You'll see `ridge` line by line.)
 

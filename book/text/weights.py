@@ -57,7 +57,7 @@ ours = vitedu.load("shapes-small")
 run = results.read("shapes-small")
 reached = run["metrics"]["test_accuracy"]["value"]
 print(*ours.class_names, sep=", ")
-print(f"recorded: {reached:.2f} % of {run['dataset']['num_test']:,} images")
+print(f"recorded: {reached:.2f}% of {run['dataset']['num_test']:,} images")
 print(f"by: {run['command']}")
 
 # %% [markdown]

@@ -208,6 +208,13 @@ def test_it_learns_while_you_watch(bare, site, visit, where):
     place.get_by_text("Paused.").wait_for()
     page.wait_for_timeout(300)
     steps, _ = told(place)
+    fold = place.locator("details:has(.try-sizes)")
+    fold.evaluate("fold => { fold.open = true }")
+    place.locator(".try-sizes li").first.wait_for()
+    sizes = place.locator(".try-sizes li").all_inner_texts()
+    grown = [re.findall(r"0\.\d{3}", each) for each in sizes]
+    assert len(grown) == 3 + 2 * 4 + 1  # class token, positions, E; head
+    assert any(now != before for now, before in grown)
     place.get_by_role("button", name="One step").click()
     place.get_by_text(f"Step {steps + 1}:").wait_for()
     # another patch size begins anew, with maps of its own

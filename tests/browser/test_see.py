@@ -6,8 +6,7 @@ from test_try import PAGE, REAL, load, said, with_network
 
 import vitedu
 from vitedu.data import folder_of, load_folder, photo
-from vitedu.interpret import components, similar_to
-from vitedu.interpret.removal import without
+from vitedu.interpret import components, removal, similar_to
 from vitedu.interpret.tokens import patch_tokens
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("try")]
@@ -68,16 +67,42 @@ def test_tokens_and_what_is_made_of_them_are_the_packages(seen, real):
     assert torch.allclose(found, want, atol=1e-3)
 
 
+def moved_out(model, image, patches):
+    """Chapter 15's, for any patches: copies as registers, patches inwards."""
+    tokens, positions = model.embed(image), model.pos_embed[0, 1:]
+    rows = torch.tensor(patches) + 1
+    copies = tokens[:, rows]
+    row, column = rows.sub(1) // 14, rows.sub(1) % 14
+    near = (row + (6.5 - row).trunc().sign()) * 14
+    near = (near + column + (6.5 - column).trunc().sign()).long()
+    tokens[:, rows] += positions[near] - positions[patches]
+    tokens = torch.cat([tokens[:, :1], copies, tokens[:, 1:]], dim=1)
+    return model.forward_head(model.norm(model.blocks(tokens)))
+
+
 @pytest.mark.slow
-def test_patches_that_are_left_out_are_seen_by_none(seen, real):
+def test_patches_that_are_left_out_or_moved_are_pythons(seen, real):
     image = vitedu.preprocess(real, photo("rocket"))
     corners = [0, 13, 182, 195]
     removed = torch.zeros(1, 196, dtype=torch.bool)
     removed[0, corners] = True
-    want = without(real, image, removed)[0]
+    want = removal.without(real, image, removed)[0]
     found = ask(seen, image, {"hide": corners})
     assert (found - want).abs().max() < 1e-5 * want.abs().max()
     load(seen, "mnist-tiny")
+    with torch.no_grad():  # those four are the giants, in all five photographs
+        want = removal.test_time_registers(real, image)(image)[0]
+        found = ask(seen, image, {"move": corners, "grey": True})
+        assert (found - want).abs().max() < 1e-5 * want.abs().max()
+        for four in (corners, [60, 65, 130, 135]):
+            want = moved_out(real, image, four)[0]
+            found = ask(seen, image, {"move": four})
+            assert (found - want).abs().max() < 1e-5 * want.abs().max()
+    for move in ("[0], positions: false", "Array(17).fill(0)", "[196]"):
+        pixels, change = "new Float32Array(150528)", f"{{ move: {move} }}"
+        assert "move is a list of up to 16 patches" in said(
+            seen, f"await vitedu.classify({pixels}, {change})"
+        )
     for hide in ("[16]", "3", "[...Array(16).keys()]"):
         assert "hide is a list of patches, from 0 on, but not of all" in said(
             seen,
@@ -116,9 +141,21 @@ def test_it_leaves_out_any_blocks_and_patches(seen):
     blocks = place.get_by_role("group", name="leave out blocks")
     for block in ("3", "7"):
         blocks.get_by_role("checkbox", name=block, exact=True).check()
-    place.get_by_role("combobox", name="leave out").select_option("corners")
-    place.locator(".try-break [aria-busy]").wait_for(state="detached")
-    assert after.inner_text() != before.inner_text()
+    choose = {
+        name: place.get_by_role("combobox", name=name, exact=True)
+        for name in ("take", "and")
+    }
+    said = set()
+    for which in ("corners", "middle"):
+        choose["take"].select_option(which)
+        for how in ("hide", "move", "grey"):
+            choose["and"].select_option(how)
+            place.locator(".try-break [aria-busy]").wait_for(state="detached")
+            said.add(after.inner_text())
+    assert len(said) > 4 and before.inner_text() not in said
+    place.get_by_label("take the positions away").check()
+    assert choose["and"].input_value() == "hide"
+    place.get_by_label("take the positions away").uncheck()
     assert seen.wrong == []
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import zipfile
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -114,6 +115,12 @@ def test_a_chapter_shows_before_it_folds(site):
         machine = re.compile(r"seed 0, .*torch \d")
         assert machine.search(rest) and not machine.search(text), page
         assert not re.search(r'</details>\s*<div class="cell_output', text)
+        opening = text.partition("<h2")[0]
+        if "<img" in opening and "tag_margin" not in opening:
+            above = opening.partition("<img")[0]
+            assert not re.search(r"tag_hide-[^>]*>\s*<details", above), page
+        solutions = text.partition('id="solutions"')[2]
+        assert "Show code cell content" not in solutions, page
 
 
 @pytest.mark.parametrize(
@@ -160,10 +167,10 @@ def test_the_zip_holds_the_whole_site_and_the_index_links_to_it(site):
     assert os.path.relpath(path, site / "book") in links
 
 
-def test_the_search_alone_loads_the_index(site):
+def test_the_search_alone_loads_the_passages(site):
     for page in site.rglob("*.html"):
-        loads = "searchindex.js" in page.read_text()
-        assert loads == (page.name == "search.html"), page
+        loads = re.search(r"passages\.js|searchindex\.js", page.read_text())
+        assert bool(loads) == (page.name == "search.html"), page
 
 
 def test_the_first_page_weighs_less_than_a_megabyte_without_mathjax(site):
@@ -178,18 +185,22 @@ def test_the_first_page_weighs_less_than_a_megabyte_without_mathjax(site):
     assert sum(weights.values()) < 1_000_000, weights
 
 
-def test_search_knows_every_term_of_the_glossary_in_all_three_languages(site):
-    text = (site / "searchindex.js").read_text()
-    entries = json.loads(text[text.index("{") : text.rindex("}") + 1])[
-        "indexentries"
-    ]
+def test_search_knows_every_page_and_its_places(site):
+    text = (site / "_static/passages.js").read_text()
+    pages = json.loads(text[text.index("[") : text.rindex("]") + 1])
+    known = {page: sections for page, _, sections in pages}
+    assert known.keys() == {x for x in PAGES if x.startswith("book/")}
+    for page, sections in known.items():
+        places = {place for place, _, _ in sections}
+        assert places <= ids(site / page), page
     page = (site / "book/glossary.html").read_text()
     terms = re.findall(
         r'<dt[^>]*id="term-[^>]*>(.*?)<a class="headerlink"', page
     )
-    plain = [re.sub("<[^>]*>", "", term).lower() for term in terms]
+    plain = {unescape(re.sub("<[^>]*>", "", term)) for term in terms}
     assert len(plain) >= 3
-    assert [term for term in plain if term not in entries] == []
+    names = [x.split(" · ") for _, x, _ in known["book/glossary.html"]]
+    assert plain <= {each for some in names for each in some}
 
 
 # --------------------------------------------------- what a browser makes of it
@@ -231,19 +242,35 @@ def test_a_page_is_whole(tour, base, name, scheme, size):
     assert tour.findings() == []
 
 
-@pytest.mark.parametrize("words", ["class token", "클래스 토큰", "类别词元"])
-def test_search_finds_a_term_in_the_glossary(base, visit, words):
-    opened = visit(f"{base}search.html?q={words}")
-    hits = opened.page.locator("#search-results li a")
-    opened.page.wait_for_selector("#search-results li a")
-    glossary = hits.and_(opened.page.locator("[href*='glossary.html']"))
-    assert glossary.count() > 0
-    # a page from disk may not read another for an excerpt
-    if base.startswith("http"):
-        assert opened.wrong == []
-    glossary.first.click()
-    opened.page.wait_for_url("**/book/glossary.html*")
-    assert words in opened.page.locator("article").inner_text()
+@pytest.mark.parametrize(
+    ("words", "term"),
+    [
+        ("class token", "class token"),
+        ("클래스 토큰", "class token"),
+        ("类别词元", "class token"),
+        ("Positional encoding", "positional encoding"),
+    ],
+)
+def test_search_finds_a_term_first_while_it_is_typed(base, visit, words, term):
+    opened = visit(f"{base}search.html")
+    field = opened.page.locator(".bd-search-container [name=q]")
+    hits = opened.page.locator("#search-results li")
+    status = opened.page.locator("#search-results [role=status]")
+    field.press_sequentially(words[:3])
+    assert "Found in" in status.inner_text() and hits.count() > 0
+    field.press_sequentially(words[3:])
+    best = hits.first
+    assert f"Glossary > {term} · " in best.inner_text()
+    field.press("Enter")  # there's nothing left to do
+    assert f"Glossary > {term} · " in best.inner_text()
+    field.press_sequentially(" qqq")
+    assert "Nothing found" in status.inner_text() and hits.count() == 0
+    assert opened.wrong == []
+    again = visit(f"{base}search.html?q={words}")
+    again.page.locator("#search-results a").first.click()
+    again.page.wait_for_url("**/book/glossary.html*")
+    assert again.page.locator(":target").is_visible()
+    assert again.wrong == []
 
 
 @pytest.mark.parametrize(
@@ -263,29 +290,22 @@ def test_an_address_that_forwards_leads_to_its_page(base, visit, address, page):
 
 
 @pytest.mark.parametrize(
-    ("words", "quoted"),
+    ("words", "first", "quoted"),
     [
-        ("class token", "class token: "),  # the term and what it means
-        ("类别词元", "类别词元: "),
-        ("patches", "patches"),
+        ("patches", "Glossary > patch · ", "patch"),  # a shorter form too
+        ("rollout", "Glossary > attention rollout · ", "attention maps"),
+        ("attention_map", "vitedu.interpret.rollout.attention_map", "patch"),
+        ("recipe", "6. The recipe", "recipe"),
     ],
 )
-def test_search_quotes_the_passage_and_no_buttons(server, visit, words, quoted):
-    opened = visit(f"{server}search.html?q={words}")
-    opened.page.wait_for_selector("#search-results p.context")
-    opened.page.wait_for_load_state("networkidle")
-    passages = opened.page.locator(
-        "#search-results p.context"
-    ).all_inner_texts()
-    assert any(quoted in passage.lower() for passage in passages)
-    junk = ("Show code cell", "Contents", "Open issue", "Repository", "#")
-    assert [
-        passage
-        for passage in passages
-        if len(passage) > 260
-        or not passage.strip()
-        or passage.strip().startswith(junk)
-    ] == []
+def test_search_quotes_the_passage_it_found(base, visit, words, first, quoted):
+    opened = visit(f"{base}search.html?q={words}")
+    passages = opened.page.locator("#search-results p.context")
+    assert first in opened.page.locator("#search-results a").first.inner_text()
+    texts = passages.all_inner_texts()
+    assert quoted in texts[0].lower()
+    assert max(map(len, texts)) < 260
+    opened.is_easy_to_read()
     assert opened.wrong == []
 
 

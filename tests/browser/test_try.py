@@ -301,8 +301,8 @@ def test_a_mistake_in_the_console_gets_a_sentence(opened):
     assert said(opened, nan) == "mnist-tiny wants 1 x 28 x 28 finite numbers"
     other = "await vitedu.classify(new Float32Array(784), { block: 3 })"
     assert said(opened, other) == (
-        'no change "block"; there are order, positions, drop, hide, head, '
-        "tokens, without"
+        'no change "block"; there are order, positions, drop, hide, move, '
+        "grey, head, tokens, without"
     )
     for change, words in {
         "{ drop: 1 }": "drop is a list of blocks, from 0 on, for mnist-tiny",
@@ -332,6 +332,41 @@ def test_weights_that_do_not_arrive_can_be_asked_for_again(opened):
     assert button.is_enabled()
     button.click()
     page.locator(".try-found .guesses").first.wait_for()
+
+
+def test_memory_that_is_refused_gets_a_sentence(opened):
+    opened.page.evaluate(
+        """() => { vitedu.faster = () => {
+          throw new RangeError("Array buffer allocation failed");
+        }; }"""
+    )
+    button = opened.page.get_by_role("button", name="Load the network")
+    button.click()
+    opened.page.get_by_text("not enough memory for the network").wait_for()
+    assert button.is_enabled() and opened.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("size", "kind"),
+    [((10_000, 10_000), "PNG"), ((3000, 1), "PNG"), ((60, 40), "GIF")],
+)
+def test_a_picture_of_any_size_gets_an_answer(named, size, kind):
+    content = io.BytesIO()
+    more = [Image.new("L", size, 200)] * 2 if kind == "GIF" else []
+    how = {"save_all": True, "append_images": more} if more else {}
+    Image.new("L", size, 90).save(content, kind, **how)  # or it moves
+    named.page.locator("input[accept='image/*']").set_input_files(
+        {
+            "name": f"any.{kind}",
+            "mimeType": f"image/{kind.lower()}",
+            "buffer": content.getvalue(),
+        }
+    )
+    place = station(named, "photograph")
+    place.locator(".try-found:not([aria-busy])").wait_for()
+    assert "cannot" not in place.locator("> .try-said").inner_text()
+    assert place.locator(".guesses").first.locator("li").count() == 5
+    place.get_by_text("even the best of a thousand names").wait_for()
 
 
 def test_a_file_that_is_no_picture_gets_a_sentence(named):
@@ -479,7 +514,9 @@ def test_a_link_says_what_it_is_to_before_the_click(visit, address):
     opened = visit(address["server"] + "#photo=cat")
     place = station(opened, "photograph")
     assert "The link is to a cat; load" in place.inner_text()
-    opened.page.wait_for_function("scrollY > 500")
+    opened.settle()  # and what is above it has grown
+    top = place.bounding_box()["y"]
+    assert 0 <= top < 200
     opened = visit(address["server"] + "#photo=dog&layer=99")
     place = station(opened, "photograph")
     assert 'no photograph "dog"; there are hopper, cat' in place.inner_text()

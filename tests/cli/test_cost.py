@@ -40,7 +40,7 @@ def test_info_of_a_recipe_shows_hours_memory_and_commands(here, capsys):
         assert re.search(rf" {name} \S+ (hours|minutes|days) on 1, ", out)
     for _, command in commands("imagenet-b16-384"):
         assert command in out
-    assert "83.97 %" in out and "GB of memory with micro_batch_size=" in out
+    assert "83.97%" in out and "GB of memory with micro_batch_size=" in out
 
 
 def test_the_commands_for_one_for_eight_and_for_64(here):

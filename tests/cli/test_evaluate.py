@@ -93,10 +93,10 @@ def test_per_class_lists_the_classes_that_have_images(
     assert found["mean_class_accuracy"] == 50.0
     assert main(["evaluate", weights, str(pictures), "--per-class"]) == 0
     first, *rows = capsys.readouterr().out.splitlines()
-    assert first.endswith("mean of the classes 50.00 %")
+    assert first.endswith("mean of the classes 50.00%")
     assert rows == [
-        "Egyptian cat  100.00 %  2 of 2",
-        "espresso        0.00 %  0 of 1",
+        "Egyptian cat  100.00%  2 of 2",
+        "espresso        0.00%  0 of 1",
     ]
 
 
@@ -105,8 +105,8 @@ def test_real_labels_count_beside_the_first_ones(weights, validation, capsys):
     assert main(["evaluate", *words]) == 0
     out = capsys.readouterr().out
     # the third picture is a cat by its folder, and has no label in ReaL
-    assert f"top-1 66.67 % (2 of 3 pictures of {validation})" in out
-    assert out.endswith("ReaL 50.00 % (1 of 2 pictures with a label)\n")
+    assert f"top-1 66.67% (2 of 3 pictures of {validation})" in out
+    assert out.endswith("ReaL 50.00% (1 of 2 pictures with a label)\n")
 
 
 def test_real_labels_do_without_class_folders(weights, validation, answer):

@@ -33,7 +33,7 @@ def test_a_page_shows_every_part_and_runs_nothing(pictures, capsys):
     out = capsys.readouterr().out
     written = "pages/<b>my cat-explained.html"
     best = vitedu.classify("tiny.safetensors", NAME)[0]
-    first = f"{best.name} {100 * best.probability:.1f} %"
+    first = f"{best.name} {100 * best.probability:.1f}%"
     assert out == f"{NAME}, {first}: {Path(written)}\n"
     text = page(written)
     headings = re.findall("<h2>(.*?)</h2>", text)

@@ -75,7 +75,7 @@ def test_training_on_pictures_leaves_a_report_and_says_where(here):
     assert (here / "stdout").read_text().endswith("report: run/report.html\n")
     result = json.loads((here / "run/result.json").read_text())
     accuracy = result["metrics"]["test_accuracy"]["value"]
-    assert f"<h1>photos: {accuracy:.2f} % of the test pictures right" in page()
+    assert f"<h1>photos: {accuracy:.2f}% of the test pictures right" in page()
     assert page().count("<img src=") == 2 * 4  # all 4 test pictures
     assert page().count("<svg ") == 3
 
@@ -139,7 +139,7 @@ def test_the_page_has_all_that_the_terminal_said(here):
     # what it ended with: accuracy, seconds, and how fast it was
     ending = (here / "stdout").read_text()
     accuracy, seconds = re.match(
-        r"test accuracy (.* %) on 4 images of photos, (\d+ s) of", ending
+        r"test accuracy (.*%) on 4 images of photos, (\d+ s) of", ending
     ).groups()
     assert f"test accuracy {accuracy}" in words
     assert f"training {seconds}" in words

@@ -25,7 +25,7 @@ def test_weights_in_8_bits_name_the_photographs_as_before(model):
     assert type(model.blocks[0].mlp.fc1.weight.data) is not torch.Tensor
     assert torch.equal(found.argmax(1), want.argmax(1))
     # a weight is rounded by up to 1/254 of its row's largest: measured, the
-    # logits move by 2.4 % of their spread
+    # logits move by 2.4% of their spread
     assert not torch.equal(found, want)
     assert (found - want).std() < 0.1 * want.std()
     best = vitedu.classify(model, photos[0])[0]

@@ -71,7 +71,7 @@ def test_every_accuracy_is_the_authors(authors, name):
                 few = sample_shots(y, k, seed)
                 assert few.tolist() == rows.tolist()
                 found[i, j, seed] = accuracy(x[few], y[few], xt, yt, l2)
-    # theirs are shares; one of 200 images is 0.5 %
+    # theirs are shares; one of 200 images is 0.5%
     assert_close(found, 100 * want, rtol=0, atol=0.5)
 
 
@@ -174,7 +174,7 @@ def test_on_photographs_more_shots_help_and_a_probe_more_still():
     train, test = (features(model, root / part) for part in ("train", "val"))
     one, five, many = fewshot_curve(model, train, test, shots=(1, 5, 25))
     probe = linear_probe(model, train).accuracy(model, test)
-    # measured: 50, 61, 78 and 81 % of 153; at 224 pixels 57, 90, 95 and 97
+    # measured: 50, 61, 78 and 81% of 153; at 224 pixels 57, 90, 95 and 97
     assert one.mean < five.mean < many.mean < probe
     assert many.mean > 70 and probe > 75
     assert knn(model, train, test) > 65

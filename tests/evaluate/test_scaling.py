@@ -50,7 +50,7 @@ def test_an_interval_is_that_of_scipys_bootstrap():
         rng=np.random.default_rng(0),
     ).confidence_interval
     low, high = interval(drawn.exponent)
-    # an end of 2,000 draws varies by about 3 % of the interval's width
+    # an end of 2,000 draws varies by about 3% of the interval's width
     near = pytest.approx
     allowed = 0.12 * (high - low)
     assert low == near(theirs.low, abs=allowed)

@@ -143,7 +143,7 @@ def test_facts_and_speed_stand_in_a_table_and_may_be_missing():
     page = Page(render(contents(result=result, history=history)))
     for words in (
         "cpu, 2 threads",
-        "20 images/s, 25 % of the time waiting for data",
+        "20 images/s, 25% of the time waiting for data",
     ):
         assert words in page.words["td"]
     old = Page(render(contents()))  # a run from before
@@ -194,7 +194,7 @@ def test_a_name_is_never_taken_for_markup(changes):
 def test_the_loss_the_accuracies_and_the_learning_rate_are_drawn(page):
     loss, accuracy, rate = chart_words(page)
     assert "from 2.25 to 0.02 nats over 20 steps" in loss
-    assert "train 90.0 %, validation 60.0 %, test 87.5 %" in accuracy
+    assert "train 90.0%, validation 60.0%, test 87.5%" in accuracy
     assert "highest 0.01 at step 10, 0.001 at the end" in rate
 
 
@@ -248,7 +248,7 @@ def test_a_thousand_classes_are_listed_the_worst_first():
     body = part(rendered(labels, said, names), "Class by class")
     assert body.count("<tr>") == 1001
     first = body.partition("<tbody>")[2].partition("</tr>")[0]
-    assert "n01111" in first and "0.0 %" in first
+    assert "n01111" in first and "0.0%" in first
     assert "1,000 of 1,200 classes are shown" in body
 
 
@@ -270,9 +270,9 @@ def with_answer(probability):
             with_data(num_test=50_000),
             "about 6 of the 50,000 test pictures, evenly spread",
         ),
-        (with_answer(0.5), "<b>bees</b>, 50.0 % sure; it's <b>ants</b>"),
-        (with_answer(0.9994), "<b>bees</b>, 99.9 % sure"),
-        (with_answer(1.0), "<b>bees</b>, over 99.9 % sure"),
+        (with_answer(0.5), "<b>bees</b>, 50.0% sure; it's <b>ants</b>"),
+        (with_answer(0.9994), "<b>bees</b>, 99.9% sure"),
+        (with_answer(1.0), "<b>bees</b>, over 99.9% sure"),
         ({"result": RESULT | {"wall_seconds": 59.4}}, "<dd>59 s</dd>"),
         ({"result": RESULT | {"wall_seconds": 700}}, "<dd>12 min</dd>"),
         ({"result": RESULT | {"wall_seconds": 4000}}, "<dd>1 h 7 min</dd>"),

@@ -167,8 +167,17 @@ def small_site(tmp_path_factory):
         "source": "'code of the margin'",
         "outputs": [picture("A small one.", b"4")],
     }
+    silent = {**code, "outputs": [], "source": "'above the picture'"}
+    silent |= {"id": "d", "metadata": {"tags": ["hide-input"]}}
+    fold = "<details><summary>First</summary>\n\nWords.\n\n</details>"
+    solutions = {**title, "id": "e", "source": f"## Solutions\n\n{fold}"}
+    solution = {**code, "id": "f", "metadata": {"tags": ["hide-cell"]}}
+    solution |= {
+        "source": "'code of the first'",
+        "outputs": code["outputs"][:1],
+    }
     notebook = {
-        "cells": [title, code, margin],
+        "cells": [title, silent, code, margin, solutions, solution],
         "metadata": {"language_info": {"name": "python"}},
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -285,6 +294,15 @@ def test_a_margin_cell_shows_what_it_draws_and_no_code(small_site):
     )
     assert 'alt="A small one."' in cell
     assert "code of the margin" not in page and "<details" not in cell
+
+
+def test_a_picture_comes_before_imports_and_a_solution_holds_its_code(
+    small_site,
+):
+    page = (small_site / "figures.html").read_text()
+    assert page.index("<img") < page.index("above the picture")
+    (fold,) = re.findall(r"<details><summary>First.*?</details>", page, re.S)
+    assert "Words." in fold and "code of the first" in fold and "<img" in fold
 
 
 def test_words_within_details_are_typeset(small_site):

@@ -34,7 +34,7 @@ def test_it_says_how_good_the_first_vit_is_and_where_it_lies(
     monkeypatch.setenv("VITEDU_TIER", "smoke")
     sentence = book.train("digits")
     found = re.fullmatch(
-        r"first ViT: digits names (\d+\.\d\d) % of 500 test images correctly "
+        r"first ViT: digits names (\d+\.\d\d)% of 500 test images correctly "
         r"\((runs/digits-[0-9a-f]{8})\)",
         sentence,
     )

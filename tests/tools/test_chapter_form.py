@@ -145,14 +145,14 @@ def test_raw_myst_is_found(chapter, words, what):
 
 
 @pytest.mark.parametrize(
-    "words", ["It is {value:.2f} %.", "Chapter NN.", "TODO", "took {seconds} s"]
+    "words", ["It is {value:.2f}%.", "Chapter NN.", "TODO", "took {seconds} s"]
 )
 def test_placeholders_are_found(chapter, words):
     assert form.has_no_placeholders(with_words(chapter, words)) != []
 
 
 def test_placeholders_are_found_in_outputs_and_alt_text(chapter):
-    cells.code(chapter)[1].outputs = [stream("{x:.1f} %")]
+    cells.code(chapter)[1].outputs = [stream("{x:.1f}%")]
     cells.code(chapter)[5].outputs = [picture("A line up to {top} percent.")]
     assert len(form.has_no_placeholders(chapter)) == 2
 

@@ -34,7 +34,7 @@ paper = "a drawing"
 id = "digits"
 title = "A first success"
 chapter = 1
-aim = "90 %"
+aim = "90%"
 command = "vitedu train digits"
 """
 
@@ -105,7 +105,7 @@ def test_every_table_and_figure_of_the_paper_and_every_chapter_is_there():
         ('note = "Not tried."', 'nots = "Not tried."', "did you mean 'note'"),
         ('note = "Not tried."', 'test = "tests/x.py::y"', "isn't there"),
         ('note = "Not tried."', 'test = "CHANGELOG.md"', "isn't there"),
-        ('aim = "90 %"\n', "", "digits needs 'aim'"),
+        ('aim = "90%"\n', "", "digits needs 'aim'"),
         ('id = "digits"\n', "", "without an id needs 'id'"),
         ("chapter = 7", "chapter = 8", "chapter 8, which"),
         ("chapter = 7", 'chapter = "7"', "chapter '7', which"),

@@ -264,7 +264,7 @@ def test_class_folders_are_trained_on_whatever_the_recipe(zoo, place):
     assert sorted(seen) == [*range(10), *range(100, 105)]
     assert len(parts.test) == 3
     assert parts.dataset.notes == (
-        "zoo doesn't have train/ and val/, so 3 of its 15 pictures (20 % of "
+        "zoo doesn't have train/ and val/, so 3 of its 15 pictures (20% of "
         "each class, drawn with seed 0) are held out for testing",
     )
 
@@ -339,8 +339,7 @@ def test_a_share_of_each_class_is_held_out_of_what_is_given(here, data):
     assert sorted(trained + tested) == list(range(30))
     [note] = parts.dataset.notes
     assert (
-        "so 6 of its 30 pictures (20 % of each class, drawn with seed 0)"
-        in note
+        "so 6 of its 30 pictures (20% of each class, drawn with seed 0)" in note
     )
     assert numbers(sources(given_train=data, seed=5).test) == tested
 

@@ -141,7 +141,7 @@ def test_a_run_says_what_it_holds_out_and_keeps(here):
             )
     run = vitedu.finetune("start.safetensors", "photos", **SHORT)
     assert (
-        "52 of the 512 images to train on (10 % of each class) are"
+        "52 of the 512 images to train on (10% of each class) are"
         in (run.result["notes"])
     )
     assert "the best on the validation part" in run.result["notes"]

@@ -249,7 +249,7 @@ def test_half_precision_takes_nearly_the_step_of_float32(precision):
         )
         for state in (full, half)
     ]
-    # bfloat16 keeps 8 bits: each product is off by up to 0.4 %, measured 1 % in
+    # bfloat16 keeps 8 bits: each product is off by up to 0.4%, measured 1% in
     # all
     assert (steps[1] - steps[0]).norm() < 0.05 * steps[0].norm()
 

@@ -131,7 +131,7 @@ def bootstrap(theirs: Any) -> str:
             "most draws have hardly a slope: cost and error of a model have "
             "to stay together, so use the same rows for both"
         )
-    # 1,000 draws: their deviation is known to about 3 %
+    # 1,000 draws: their deviation is known to about 3%
     want = scaling.bootstrap(COST, ERROR).exponent.std()
     if not 0.8 < b.std() / want < 1.25:
         raise Wrong(

@@ -86,7 +86,7 @@ def table(
             f"{memory / 2**30:.2f} GiB" if memory else "not counted",
         ]
         cells += [
-            f"{100 * row['mfu'][x]:.1f} %" if x in row["mfu"] else ""
+            f"{100 * row['mfu'][x]:.1f}%" if x in row["mfu"] else ""
             for x in ceilings
         ]
         rows.append(cells)

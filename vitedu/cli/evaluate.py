@@ -240,9 +240,9 @@ def top_accuracy(
     values = {name: getattr(found, name) for name in names}
     name, more = "accuracy", ""
     if top_5 and found.top5_accuracy is not None:
-        name, more = "top-1", f", top-5 {found.top5_accuracy:.2f} %"
+        name, more = "top-1", f", top-5 {found.top5_accuracy:.2f}%"
     return values, (
-        f"{name} {found.accuracy:.2f} % ({found.num_correct:,} of "
+        f"{name} {found.accuracy:.2f}% ({found.num_correct:,} of "
         f"{found.num_images:,} {what}){more}, {LOSS_NAMES[kind]} "
         f"{found.loss:.4f} nats"
     )
@@ -259,7 +259,7 @@ def on_real(
         "num_real_images": found.num_images,
     }
     return values, (
-        f"ReaL {found.accuracy:.2f} % ({found.num_correct:,} of "
+        f"ReaL {found.accuracy:.2f}% ({found.num_correct:,} of "
         f"{found.num_images:,} pictures with a label)"
     )
 
@@ -274,9 +274,9 @@ def on_objectnet(answers: Answers, objects: imagenet.ObjectNet) -> Found:
         "num_classes": num_classes,
     }
     return values, (
-        f"top-1 {found.accuracy:.2f} % ({found.num_correct:,} of "
+        f"top-1 {found.accuracy:.2f}% ({found.num_correct:,} of "
         f"{found.num_images:,} pictures of {num_classes} classes of "
-        f"ObjectNet), top-5 {found.top5_accuracy:.2f} %"
+        f"ObjectNet), top-5 {found.top5_accuracy:.2f}%"
     )
 
 
@@ -300,13 +300,13 @@ def by_class(answers: Answers, names: Sequence[str]) -> Found:
     lines = [
         (
             row["class"],
-            f"{row['accuracy']:6.2f} %  "
+            f"{row['accuracy']:6.2f}%  "
             f"{row['num_correct']:,} of {row['num_images']:,}",
         )
         for row in rows
     ]
     values = {"mean_class_accuracy": mean, "per_class": rows}
-    return values, f"mean of the classes {mean:.2f} %\n{table(lines)}"
+    return values, f"mean of the classes {mean:.2f}%\n{table(lines)}"
 
 
 EVALUATE = Command(

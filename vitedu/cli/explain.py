@@ -44,7 +44,7 @@ def explain(options: argparse.Namespace) -> Answer:
         replace_file(page, render(found, model, name, weights))
         answers = [{"class": x, "probability": y} for x, y in found.answers]
         values.append({"image": photo, "page": str(page), "top": answers})
-        said = "".join(f", {x} {100 * y:.1f} %" for x, y in found.answers[:1])
+        said = "".join(f", {x} {100 * y:.1f}%" for x, y in found.answers[:1])
         lines.append(f"{photo}{said}: {page}")
     return Answer({"weights": weights, "pages": values}, "\n".join(lines))
 

@@ -1,6 +1,6 @@
 """What the command writes: the answer to stdout, help and messages to stderr.
 
-`return Answer({"accuracy": 98.1}, "accuracy 98.1 %")`
+`return Answer({"accuracy": 98.1}, "accuracy 98.1%")`
 """
 
 import argparse

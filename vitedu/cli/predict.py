@@ -90,7 +90,7 @@ def printed(
         ]
         values.append({"image": file, "top": classes})
         pairs = zip(names, shares, strict=True)
-        texts = (f"{name} {100 * share:.1f} %" for name, share in pairs)
+        texts = (f"{name} {100 * share:.1f}%" for name, share in pairs)
         rows.append((file, ", ".join(texts)))
     return values, table(rows)
 

@@ -172,7 +172,7 @@ def trained(
         say(f"this run in {out} was already finished; --fresh repeats it")
     metrics, data = run.result["metrics"], run.result["dataset"]
     if config.needs_labels:
-        found = f"test accuracy {metrics['test_accuracy']['value']:.2f} %"
+        found = f"test accuracy {metrics['test_accuracy']['value']:.2f}%"
     else:
         found = f"test loss {metrics['test_loss']['value']:.4g}"
     text = (
@@ -258,7 +258,7 @@ def forecast(values: dict[str, Any]) -> str:
             f"{training} for {counted(took['steps'], 'step')} of "
             f"{took['step_seconds']:.3g} s ({of}), "
             f"{speed:,.{0 if speed >= 10 else 2}f} images/s, "
-            f"{100 * took['data_wait']:.0f} % of it waiting for data"
+            f"{100 * took['data_wait']:.0f}% of it waiting for data"
         )
         images = (
             f"{evaluation} for {counted(took['evaluated_images'], 'image')}"
@@ -281,7 +281,7 @@ def pictures_line(data: dict[str, Any]) -> str:
     count, wrong = data["sample"]["count"], data["sample"]["unreadable"]
     if wrong:
         return (
-            f"{100 * len(wrong) / count:.1f} % of a sample of {count} can't be "
+            f"{100 * len(wrong) / count:.1f}% of a sample of {count} can't be "
             f"read; the first: {wrong[0]}"
         )
     return f"all of a sample of {count} can be read"

@@ -318,7 +318,7 @@ def load_folder(
 def held_out_words(num_held_out: int, num_all: int) -> str:
     verb = "is" if num_held_out == 1 else "are"
     return (
-        f"{num_held_out:,} of its {num_all:,} pictures ({100 * TEST_SHARE:g} % "
+        f"{num_held_out:,} of its {num_all:,} pictures ({100 * TEST_SHARE:g}% "
         f"of each class, drawn with seed {TEST_SEED}) {verb} held out for "
         "testing"
     )

@@ -132,7 +132,7 @@ def checked(
         if len(wrong):
             raise UserError(
                 f"{name} of {wrong[0]:g} has no logarithm; an accuracy of "
-                "100 % leaves no error to fit, so leave that model out"
+                "100% leaves no error to fit, so leave that model out"
             )
     costs = len(compute.unique())
     if costs < fewest:

@@ -91,7 +91,7 @@ def open_sources(
         if config.keep == "best":
             note = (
                 f"{len(held_out):,} of the {len(held_out) + len(learned):,} "
-                f"images to train on ({100 * config.validation:g} % of each "
+                f"images to train on ({100 * config.validation:g}% of each "
                 "class) are held out to choose the best weights by; "
                 "validation=0 learns from all"
             )

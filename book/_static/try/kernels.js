@@ -105,7 +105,8 @@
       arrays as there. `keep` lays a matrix (d, c) into the memory for good,
       turned to (c, d). Null where there is no WebAssembly. */
   function faster(kernels, size) {
-    const LARGEST = 197 * 768; // of what goes in or out of a product
+    // of what goes in or out of a product: 197 tokens, and 16 that are moved
+    const LARGEST = (197 + 16) * 768;
     const { M, isFast, take, product, softmax, gelu } =
       kernels(size + 8 * LARGEST);
     if (!isFast) return null;
@@ -180,7 +181,10 @@
       waiting.delete(data.id);
     };
     worker.onerror = (event) => {
-      const failure = new Error(`the network stopped: ${event.message}`);
+      event.preventDefault(); // it is told on the page
+      const failure = new Error(/alloc|memory/i.test(event.message)
+        ? "there is not enough memory for the network; close other tabs and " +
+          "try again" : `the network stopped: ${event.message}`);
       for (const { reject } of waiting.values()) reject(failure);
       waiting.clear();
     };

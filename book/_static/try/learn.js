@@ -4,8 +4,8 @@
 "use strict";
 
 (() => {
-  const { make, choice, tick, tell, onceSeen, Scene, draw, look, linked,
-    remember } = vitedu.station;
+  const { make, choice, tick, tell, onceSeen, land, Scene, draw, look,
+    linked, remember } = vitedu.station;
   const { OPTIONS, BATCH, about, checked, patchesOf, learner, modelOf, toFile,
     fromFile } = vitedu.learning;
   const LEARNING = "Learning ...";
@@ -141,6 +141,24 @@
 
   vitedu.learning.similarities = similarities;
 
+  // What the weights are called on the page, by the end of their names.
+  const CALLED = { "patch_embed.proj.weight": "E", cls_token: "class token",
+    pos_embed: "positions", "attn.qkv.weight": "queries, keys, values",
+    "attn.proj.weight": "attention's output", "fc1.weight": "MLP, first",
+    "fc2.weight": "MLP, second", "head.weight": "head" };
+
+  /** How large the weights of each matrix are: the root of their mean square. */
+  function sizesOf(weights) {
+    return Object.entries(weights).flatMap(([name, values]) => {
+      const end = Object.keys(CALLED).find((each) => name.endsWith(each));
+      if (!end || !values.length) return [];
+      const [, block] = name.match(/^blocks\.(\d+)/) ?? [];
+      const sum = values.reduce((all, each) => all + each * each, 0);
+      return [[(block ? `block ${Number(block) + 1}, ` : "") + CALLED[end],
+        Math.sqrt(sum / values.length)]];
+    });
+  }
+
   /** E's rows, each scaled so that its largest number is 1 or -1. */
   function filters(numbers, size) {
     const rows = [];
@@ -175,6 +193,9 @@
     const answers = make("div", { class: "try-ten" });
     const drawing = make("div");
     const map = make("div");
+    const sizes = make("ol", { class: "guesses try-sizes" });
+    const sizesFold = make("details", { toggle: drawSizes },
+      make("summary", {}, "How large its weights are (and were at the start)"), sizes);
     const file = make("input", { type: "file", accept: ".safetensors",
       change: () => file.files[0] && open(file.files[0]).catch(tell(status)) });
     const controls = {};
@@ -237,6 +258,7 @@
           "Positions: how alike each patch's vector is to all others"), alike),
         make("div", {}, make("p", { class: "try-head" },
           "What E looks for in a patch, a picture for each number"), embed)),
+      sizesFold,
       askTen, answers, make("p", { class: "try-head" },
         "Your network's map: point at a patch"), map, pad,
       make("p", { class: "try-buttons" },
@@ -248,18 +270,19 @@
 
     let ask, model, isPlaying = false, isRunning = false;
     let ten = [], turn = 0, tenOf; // the ten that are shown, of which task
-    let losses, scores, told; // of the network as it is
+    let losses, scores, told, weights; // of the network as it is
+    let begun; // how large its weights were at the beginning
     let drawn = 0; // milliseconds that the last look took
 
     // --------------------------------------------------- from the network
 
     /** A new network with these settings, or with these weights. */
-    async function restart(weights) {
+    async function restart(saved) {
       pause();
       const { isFast, count } =
         await ask("start", { ...settings, batch: BATCH });
-      if (weights) await ask("put", { weights });
-      [losses, scores, told] = [[], [], { isDone: false }];
+      if (saved) await ask("put", { weights: saved });
+      [losses, scores, told, begun] = [[], [], { isDone: false }, null];
       model = modelOf(ask, settings);
       scene.seen = false; // its maps have other sizes
       for (const name in controls) controls[name](settings[name]);
@@ -277,7 +300,7 @@
       }
       await show();
       status.textContent = isFast ? `${whole(count)} weights, ` +
-        `${weights ? "as you saved them" : "all at random"}.`
+        `${saved ? "as you saved them" : "all at random"}.`
         : `${whole(count)} weights. This browser runs no WebAssembly with ` +
           "SIMD here, so they learn in plain JavaScript, a few times slower.";
     }
@@ -360,8 +383,10 @@
       const accuracy = await ask("accuracy");
       const { side: pixels, channels, answers: each } = about(settings.task);
       scores.push([losses.length, accuracy]);
-      const weights = Object.fromEntries((await ask("weights"))
+      weights = Object.fromEntries((await ask("weights"))
         .map(([name, , values]) => [name, values]));
+      begun ??= Object.fromEntries(sizesOf(weights));
+      drawSizes();
       const { patch, width } = settings;
       const recent = losses.slice(-20);
       const loss = recent.reduce((all, x) => all + x, 0) / recent.length;
@@ -387,6 +412,16 @@
         await scene.show(model, scene.picture, scene.pixels);
       }
       await sayTen();
+    }
+
+    function drawSizes() {
+      if (!sizesFold.open || !weights) return; // nothing is computed unseen
+      const found = sizesOf(weights);
+      const most = Math.max(...found.map(([, size]) => size));
+      sizes.replaceChildren(...found.map(([name, size]) =>
+        make("li", { style: `--share: ${(100 * size) / most}` },
+          make("span", {}, name), " ", make("span", {},
+            `${size.toFixed(3)} (${begun[name].toFixed(3)})`))));
     }
 
     const pixelsOf = (bytes) =>
@@ -465,7 +500,7 @@
       await restart(found.weights);
     }
 
-    if (link) place.scrollIntoView();
+    if (link) land(place);
     const ready = onceSeen(place).then(async () => {
       ask = await learner();
       await restart();

@@ -14,7 +14,8 @@
     Array.from({ length: 8 }, (_, part) => `vit-ti-16-${part + 1}.js`) };
   const among = (x, n) => Number.isInteger(x) && x >= 0 && x < n;
   const PARTS = ["plus signs", "norms", "attention", "MLPs"];
-  // For each change what it is, and whether `x` is one for these sizes.
+  // For each change what it is, and whether `x` is one for these sizes, beside
+  // the others.
   const CHANGES = {
     order: ["the patches' numbers in another order", (x, { n }) =>
       x.length === n && new Set(x).size === n && x.every((i) => among(i, n))],
@@ -23,6 +24,10 @@
       Array.isArray(x) && x.every((l) => among(l, depth))],
     hide: ["a list of patches, from 0 on, but not of all", (x, { n }) =>
       Array.isArray(x) && x.every((i) => among(i, n)) && new Set(x).size < n],
+    move: ["a list of up to 16 patches, from 0 on, with positions and no hide",
+      (x, { n }, { hide, positions }) => Array.isArray(x) && x.length <= 16 &&
+        x.every((i) => among(i, n)) && !hide && positions !== false],
+    grey: ["true or false", (x) => typeof x === "boolean"],
     head: ["a head, from 0 on", (x, { num_heads }) => among(x, num_heads)],
     tokens: ["a block, from 0 on", (x, { depth }) => among(x, depth)],
     without: [`one of ${PARTS.join(", ")}`, (x) => PARTS.includes(x)],
@@ -93,7 +98,7 @@
         throw new RangeError(`no change "${change}"; there are ${known}`);
       }
       const sizes = { ...config, n: (h * w) / (p * q) };
-      if (value !== undefined && !isRight(value, sizes)) {
+      if (value !== undefined && !isRight(value, sizes, changes)) {
         throw new RangeError(`${change} is ${words}, for ${name}`);
       }
     }

@@ -4,6 +4,7 @@
 
 (() => {
   const MOST_SIDE = 4096; // of a picture that is read, in pixels
+  const MOST_LONG = 4; // times as long as wide
 
   // How much a pixel counts at a distance, in pixels of the coarser picture.
   const FILTERS = {
@@ -84,6 +85,11 @@
       size / crop, then the middle. */
   function cutOut(picture, { image_size, crop, interpolation }) {
     const [height, width] = image_size;
+    const side = MOST_LONG * Math.min(picture.width, picture.height);
+    if (crop !== null && Math.max(picture.width, picture.height) > side) {
+      picture = centre(picture, Math.min(picture.width, side),
+        Math.min(picture.height, side)); // the rest of a strip isn't read
+    }
     if (crop === null) return resize(picture, width, height, interpolation);
     const short = Math.floor(width / crop); // of a square, as our networks are
     const { width: w, height: h } = picture;

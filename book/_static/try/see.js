@@ -88,7 +88,12 @@
 
   function kinds(place, scene) {
     const canvas = make("canvas", { width: SIDE, height: SIDE, tabindex: 0,
-      role: "application", click: point, keydown: step });
+      role: "application", click: point, keydown: step,
+      pointermove: (event) => { // once somebody has asked for one
+        if (event.pointerType === "mouse" && view.value === "similar") {
+          point(event);
+        }
+      } });
     const VIEWS = { colours: "its components, as colours",
       similar: "what is like one patch" };
     const [views, view] = choice("Show", VIEWS, draw);
@@ -118,9 +123,12 @@
     function point({ clientX, clientY }) {
       const box = canvas.getBoundingClientRect();
       const [rows, columns] = grid(scene.model);
-      const row = Math.floor(((clientY - box.top) / box.height) * rows);
-      patch = row * columns +
-        Math.floor(((clientX - box.left) / box.width) * columns);
+      const at = (x, most) => Math.max(0, Math.min(most - 1, Math.floor(x)));
+      const row = at(((clientY - box.top) / box.height) * rows, rows);
+      const found = row * columns +
+        at(((clientX - box.left) / box.width) * columns, columns);
+      if (found === patch && view.value === "similar") return;
+      patch = found;
       view.value = "similar";
       draw();
     }

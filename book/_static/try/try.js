@@ -97,6 +97,17 @@
     watch.observe(place);
   });
 
+  /** Go to a station that a link means, and stay there while those above it
+      grow, until the reader moves. */
+  function land(place) {
+    const go = () => place.scrollIntoView({ behavior: "instant" });
+    const watch = new ResizeObserver(go); // which also goes at once
+    watch.observe(document.body);
+    for (const sign of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+      addEventListener(sign, () => watch.disconnect(), { once: true });
+    }
+  }
+
   /** Say what went wrong, where it is read. */
   const tell = (place) => (error) => {
     place.textContent = error.message;
@@ -336,13 +347,15 @@
     return order;
   }
 
-  const HIDDEN = { "": "no patch", corners: "the four corners",
+  const FOUR = { "": "no patch", corners: "the four corners",
     middle: "four in the middle" };
+  const TAKEN = { hide: "leave them out", move: "move them out of the picture",
+    grey: "move them out, painted grey" };
 
-  /** Which patches are left out, by their numbers. */
-  function hidden(which, rows, columns) {
+  /** Four patches by their numbers, as chapter 15 takes them; or none. */
+  function four(which, rows, columns) {
     const [y, x] = which === "corners" ? [0, 0]
-      : [(rows >> 1) - 1, (columns >> 1) - 1];
+      : [rows, columns].map((count) => Math.floor(count / 3));
     return which === "" ? [] : [y, rows - 1 - y].flatMap((row) =>
       [x, columns - 1 - x].map((column) => row * columns + column));
   }
@@ -353,7 +366,8 @@
     const again = make("button", { type: "button", click: reorder },
       "Shuffle again");
     const [without, isWithout] = tick("take the positions away", change);
-    const [hides, hide] = choice("leave out", HIDDEN, change);
+    const [patches, which] = choice("take", FOUR, change);
+    const [takes, how] = choice("and", TAKEN, change);
     const [heads, head] = choice("in each block, keep", {}, change);
     const blocks = make("fieldset", { class: "try-blocks" });
     const before = make("div");
@@ -363,7 +377,7 @@
     place.append(
       make("div", { class: "try-break" },
         make("div", { class: "try-controls" },
-          shuffle, again, without, hides, heads, blocks),
+          shuffle, again, without, patches, takes, heads, blocks),
         make("div", {}, make("p", { class: "try-head" }, "What it reads"),
           canvas),
         make("div", {}, make("p", { class: "try-head" }, "Before"), before),
@@ -382,6 +396,12 @@
 
     function change() {
       again.disabled = !isShuffled.checked;
+      how.disabled = which.value === "";
+      // nothing moves where there are no positions
+      for (const option of [...how.options].slice(1)) {
+        option.disabled = isWithout.checked;
+      }
+      if (isWithout.checked) how.value = "hide";
       if (!scene.answer || folded?.open === false) return;
       paint(...grid(scene.model));
       after.setAttribute("aria-busy", "true");
@@ -392,7 +412,11 @@
       const [rows, columns] = grid(scene.model);
       const changes = { order, positions: !isWithout.checked,
         drop: [...blocks.querySelectorAll(":checked")].map((x) => +x.value) };
-      if (hide.value) changes.hide = hidden(hide.value, rows, columns);
+      if (which.value) {
+        changes[how.value === "hide" ? "hide" : "move"] =
+          four(which.value, rows, columns);
+        changes.grey = how.value === "grey";
+      }
       if (head.value !== "") changes.head = Number(head.value);
       const { top } = await scene.model.classify(scene.pixels, changes);
       after.replaceChildren(bars(top.slice(0, 3)));
@@ -404,18 +428,26 @@
       const [h, w] = [224 / rows, 224 / columns];
       const [ph, pw] = [scene.picture.height / rows,
         scene.picture.width / columns];
+      const taken = four(which.value, rows, columns);
+      const isGone = how.value === "hide";
+      canvas.height = taken.length && !isGone ? 224 + 24 : 224; // clears it too
       pen.imageSmoothingEnabled = false;
-      pen.clearRect(0, 0, 224, 224);
-      const gone = hidden(hide.value, rows, columns);
+      const put = (from, ...box) => pen.drawImage(scene.picture,
+        (from % columns) * pw, Math.floor(from / columns) * ph, pw, ph, ...box);
       for (let to = 0; to < rows * columns; to++) {
-        if (gone.includes(to)) continue;
-        const from = order?.[to] ?? to;
-        pen.drawImage(scene.picture,
-          (from % columns) * pw, Math.floor(from / columns) * ph, pw, ph,
+        if (isGone && taken.includes(to)) continue;
+        put(order?.[to] ?? to,
           (to % columns) * w, Math.floor(to / columns) * h, w, h);
       }
-      canvas.setAttribute("aria-label",
-        order ? "the patches in a random order" : "the picture as it is");
+      taken.forEach((to, i) => { // outside, below it
+        const box = [68 + 24 * i, 224 + 8, 16, 16];
+        pen.fillStyle = "grey";
+        if (how.value === "grey") pen.fillRect(...box);
+        else if (!isGone) put(order?.[to] ?? to, ...box);
+      });
+      canvas.setAttribute("aria-label", (order
+        ? "the patches in a random order" : "the picture as it is") +
+        (taken.length ? `; of ${FOUR[which.value]}: ${TAKEN[how.value]}` : ""));
     }
 
     scene.onShown(() => {
@@ -623,6 +655,9 @@
     const button = make("button", { type: "button", class: "try-load",
       click: load }, `${words} (${MEGABYTES} MB)`);
     place.append(button, said);
+    document.addEventListener("try-loaded", () => {
+      button.textContent = words; // and nothing is fetched a second time
+    });
 
     async function load() {
       if (button.disabled) return;
@@ -633,6 +668,7 @@
         const [model] = await Promise.all([
           vitedu.load(BIG, (there) => { share.value = there; }),
           vitedu.photos ?? vitedu.run("photos.js")]);
+        document.dispatchEvent(new Event("try-loaded"));
         said.remove();
         button.remove();
         place.focus({ preventScroll: true });
@@ -746,7 +782,7 @@
       const { photo: name } = wanted;
       const isOurs = Object.hasOwn(PHOTOS, name);
       if (name !== undefined) {
-        place.scrollIntoView();
+        land(place);
         said.textContent = isOurs
           ? `The link is to ${PHOTOS[name]}; load the network to see it.`
           : `There is no photograph "${name}"; there are ` +
@@ -761,7 +797,10 @@
       followLink();
     });
     scene.onShown(() => {
-      answer.replaceChildren(bars(scene.answer.top));
+      const { top } = scene.answer;
+      answer.replaceChildren(bars(top), top[0].share < UNSURE
+        ? make("p", { class: "try-said" }, "It isn't sure: even the best of a " +
+          "thousand names is only a guess.") : "");
     });
     const parts = [1, 2, 3, 4].map(() => make("div"));
     const open = (words, part) =>
@@ -830,6 +869,6 @@
     PARTS[place.dataset.part]?.(place); // the others are in switches.js
   }
   vitedu.station = { make, bars, percent, choice, tick, newest, tell, grid,
-    onceSeen, onceLoaded, showPhoto, Scene, draw, look, linked, remember,
+    onceSeen, onceLoaded, land, showPhoto, Scene, draw, look, linked, remember,
     photo };
 })();

@@ -236,27 +236,62 @@ vitedu.network = function network(kernels, faster) {
     if (changes.positions !== false) add(x, model.pos_embed); // equation (1)
     const hidden = new Set(changes.hide);
     x = x.filter((_, i) => !hidden.has(Math.floor(i / d) - 1)); // 0: class
+    if (changes.move) x = movedOut(x, words, model, config, changes);
+    const first = 1 + (changes.move?.length ?? 0); // of the patches' tokens
     const maps = [], after = [];
     let tokens, features;
     Object.values(model.blocks).forEach((block, l) => {
       const isLeftOut = changes.drop?.includes(l);
       maps.push(isLeftOut ? null : encoderBlock(x, block, config, changes));
-      features = pooled(x, model, config, changes);
+      features = pooled(x, first, model, config, changes);
       after.push(linear(features, model.head));
-      if (l === changes.tokens) tokens = x.slice(d);
+      if (l === changes.tokens) tokens = x.slice(first * d);
     });
     return { logits: after.at(-1), maps, after, features, tokens };
   }
 
-  /** Equation (4): tokens (n + 1, d) -> what the head reads, (d). */
-  function pooled(x, model, { embed_dim: d, pool, norm_eps }, { without }) {
+  /** Equation (4): tokens (t, d), of which the patches' begin at `first` ->
+      what the head reads, (d). */
+  function pooled(x, first, model, { embed_dim: d, pool, norm_eps }, changes) {
     const read = pool === "mean" ? x : x.subarray(0, d); // the class token
-    const isBare = without === "norms";
+    const isBare = changes.without === "norms";
     const normed = isBare ? read : layerNorm(read, model.norm, norm_eps);
     if (pool !== "mean") return normed;
     const y = new Float32Array(d);
-    const share = 1 / (x.length / d - 1);
-    for (let i = d; i < x.length; i++) y[i % d] += normed[i] * share;
+    const share = 1 / (x.length / d - first);
+    for (let i = first * d; i < x.length; i++) y[i % d] += normed[i] * share;
+    return y;
+  }
+
+  // ------------------------------ chapter 15: corners out of the picture
+
+  /** Tokens (n + 1, d) with copies of some patches' between the class token and
+      the patches. Each of those patches gets the position of its neighbour
+      towards the middle. With `grey` the copies show the mean patch. */
+  function movedOut(x, words, { pos_embed }, config, { move, grey }) {
+    const { embed_dim: d, image_size: [h, w], patch_size: [p, q] } = config;
+    const [rows, columns] = [h / p, w / q];
+    const inwards = (at, count) =>
+      at + Math.sign(Math.trunc((count - 1) / 2 - at));
+    const y = new Float32Array(x.length + move.length * d);
+    y.set(x.subarray(0, d));
+    y.set(x.subarray(d), (1 + move.length) * d);
+    move.forEach((patch, i) => {
+      const near = inwards(Math.floor(patch / columns), rows) * columns +
+        inwards(patch % columns, columns);
+      for (let k = 0; k < d; k++) {
+        const own = pos_embed[(patch + 1) * d + k];
+        let word = x[(patch + 1) * d + k] - own;
+        y[(1 + move.length + patch) * d + k] +=
+          pos_embed[(near + 1) * d + k] - own;
+        if (grey) {
+          word = 0;
+          for (let j = k; j < words.length; j += d) word += words[j];
+          word /= words.length / d;
+        }
+        y[(1 + i) * d + k] = word + own;
+      }
+    });
     return y;
   }
 

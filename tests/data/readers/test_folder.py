@@ -105,7 +105,7 @@ def test_of_class_folders_alone_a_share_of_each_class_is_held_out(flat):
     assert zoo.test.labels.tolist() == [0, 0, 1]
     assert zoo.validation is None
     assert zoo.notes == (
-        "zoo doesn't have train/ and val/, so 3 of its 18 pictures (20 % of "
+        "zoo doesn't have train/ and val/, so 3 of its 18 pictures (20% of "
         "each class, drawn with seed 0) are held out for testing",
     )
     both = names_of(zoo.train) + names_of(zoo.test)
@@ -128,7 +128,7 @@ def test_of_train_alone_a_share_is_held_out_as_well(flat, tmp_path):
     pets = load_folder(root)
     assert (len(pets.train), len(pets.test)) == (15, 3)
     assert pets.notes == (
-        "pets doesn't have val/ and test/, so 3 of its 18 pictures (20 % of "
+        "pets doesn't have val/ and test/, so 3 of its 18 pictures (20% of "
         "each class, drawn with seed 0) are held out for testing",
     )
 

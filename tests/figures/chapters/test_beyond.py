@@ -19,7 +19,7 @@ def test_each_new_picture_gets_its_outline():
     figure, alt = beyond.outlines(torch.rand(3, 3, 16, 16), masks, 81.6)
     drawn = [axes for axes in figure.axes if axes.images]
     assert [len(axes.collections) for axes in drawn] == [2, 2, 2]
-    assert alt.startswith("3 new") and "82 %" in alt
+    assert alt.startswith("3 new") and "82%" in alt
 
 
 def test_shares_of_patches_stand_beside_the_picture():
@@ -41,7 +41,7 @@ def test_the_best_block_is_named_and_every_seed_drawn():
     }
     figure, alt = beyond.by_block(iou, 18.0)
     (axes,) = figure.axes
-    assert alt.count("after block 7") == 3 and "79 % after block 7" in alt
+    assert alt.count("after block 7") == 3 and "79% after block 7" in alt
     assert len(axes.collections) == 36  # dots, three seeds each
     assert axes.lines[2].get_color() == CLASS
     words = [each.get_text() for each in axes.get_legend().get_texts()]

@@ -71,3 +71,13 @@ def test_a_single_run_is_a_ring_without_a_bar_and_a_long_name_is_broken():
     assert ring.get_color() == STREAM and not axes.collections
     lines = axes.get_yticklabels()[0].get_text().splitlines()
     assert len(lines) > 1 and max(map(len, lines)) <= recipe.LETTERS
+
+
+def test_an_arrow_leads_from_the_short_run_to_the_long_one():
+    brings = {"mixup": (-2.5, 1.5), "smoothing": (0.2, 0.5)}
+    kinds = {"mixup": recipe.PICTURES, "smoothing": recipe.LABELS}
+    figure, alt = recipe.turning(brings, kinds, ("8", "24"), band=0.9)
+    (axes,) = figure.axes
+    (arrow,) = axes.texts  # what changes by less than the band has none
+    assert (arrow.xyann[0], arrow.xy[0]) == (-2.5, 1.5)
+    assert "mixup -2.5 and +1.5; smoothing" in alt and "than 0.9" in alt

@@ -79,3 +79,12 @@ def test_the_slider_gets_every_size_with_its_answers():
     }
     page = resolution.Sizes(torch.rand(3, 32, 32), answers)._repr_html_()
     assert 'data-part="sizes"' in page and "&quot;160&quot;" in page
+
+
+def test_practice_shows_each_seed_and_their_mean():
+    found = {(224, 224): [93.0, 94.0], (224, 384): [89.0, 91.0]}
+    figure, alt = resolution.practice(found)
+    (axes,) = figure.axes
+    assert [line.get_xdata()[0] for line in axes.lines] == [93.5, 90.0]
+    assert [len(dots.get_offsets()) for dots in axes.collections] == [2, 2]
+    assert "trained at 224 pixels and tested at 384 90.0 (89.0, 91.0)" in alt

@@ -21,7 +21,7 @@ def test_a_point_per_network_in_the_colours_of_its_family():
     (axes,) = figure.axes
     colors = [to_hex(line.get_color()) for line in axes.lines]
     assert colors == [ATTENTION, PATCHES]
-    assert "4 ViTs from 5.4 to 8.1 %" in alt and "4 ResNets" in alt
+    assert "4 ViTs from 5.4 to 8.1%" in alt and "4 ResNets" in alt
 
 
 def test_the_arrow_is_as_long_as_a_resnet_needs():
@@ -49,3 +49,14 @@ def test_every_set_has_its_interval():
     ends = [list(line.get_xdata()) for line in figure.axes[0].lines[::2]]
     assert ends == [[2.8, 5.8], [17.0, 80.0]]
     assert "mean 4.0 (2.8 to 5.8); Flowers 44.0" in alt
+
+
+def test_the_arrow_goes_back_to_the_first_resnet_as_good_as_a_vit():
+    cost = torch.tensor([5.0, 10, 15, 20])
+    curves = {
+        "vit": (cost, torch.tensor([[2, 1, 0.8, 0.4], [2, 2, 2, 0.3]])),
+        "resnet": (cost, torch.tensor([[0.9, 0.4, 0.1, 0.01]] * 2)),
+    }
+    figure, alt = scaling.ours(curves)
+    assert words(figure.axes[0]) == ["2.0 times"]
+    assert "ViT 0.350, ResNet 0.010" in alt and "says 2.0 times" in alt

@@ -99,7 +99,21 @@ def test_a_line_for_each_way_to_begin():
     assert len(left.lines) == len(starts) + 1
     assert len(right.lines) == len(starts)
     assert right.lines[0].get_xydata().tolist() == [[1, 40], [2, 60]]
-    assert "pixels 5 % and 10 %" in alt and "from scratch at best 60 %" in alt
+    assert "pixels 5% and 10%" in alt and "from scratch at best 60%" in alt
+
+
+def test_a_line_over_labels_for_each_start():
+    metrics = {
+        f"tuned/cifar-{start}/{k}": measured(
+            k / 100, train_per_seed=[90.0, 96.0]
+        )
+        for start in unlabelled.BEGUN
+        for k in unlabelled.LABELS
+    }
+    figure, alt = unlabelled.by_labels(metrics)
+    left, right = (axes.lines[0].get_ydata().tolist() for axes in figure.axes)
+    assert left == [5, 10, 50] and right == [93, 93, 93]
+    assert "from scratch 5, 10, 50 %" in alt
 
 
 def test_a_dot_for_each_head():

@@ -16,9 +16,9 @@ from vitedu.pictures import PreprocessSpec
 # images from which their range tells whether they were normalised, and how
 # many of a large batch are looked at
 ENOUGH_IMAGES, MOST_IMAGES = 4, 256
-# Bicubic resizing goes beyond black and white by 3 % of the range in a usual
-# photograph and by 14 % in one of 1,000; without antialiasing by 8 and 30 %.
-# Noise in erased rectangles (timm's) is 1 % of the values. Of photographs
+# Bicubic resizing goes beyond black and white by 3% of the range in a usual
+# photograph and by 14% in one of 1,000; without antialiasing by 8 and 30%.
+# Noise in erased rectangles (timm's) is 1% of the values. Of photographs
 # normalised for ImageNet a quarter of the values lie outside -1.5..1.5.
 SLACK, MOST_OUTSIDE = 0.25, 0.02
 # how else floats are made of pictures: the mean and std

@@ -11,6 +11,7 @@ from torch import Tensor
 from vitedu.data import glyphs
 from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import (
+    ATTENTION,
     CLASS,
     DARK,
     MAP,
@@ -30,6 +31,7 @@ GRID = 6  # patches along a side of the puzzle
 LETTERS = (("A", PATCHES), ("B", CLASS))
 LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (PALE, "s"))
 AXES = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
+GROWN = (*AXES[:3], (ATTENTION, "^"), (CLASS, "v"))
 
 
 def places(images: Tensor) -> Tensor:
@@ -144,7 +146,7 @@ def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
         axes.set_xticks(*ticks, fontsize=10)
         axes.set_yticks(*ticks, fontsize=10)
         told.append(
-            f"{name}: {right[:half, :half].mean():.0f} % where it has learned, "
+            f"{name}: {right[:half, :half].mean():.0f}% where it has learned, "
             f"{right[half:, half:].mean():.0f} below"
         )
     for axes in grid[-1]:
@@ -201,9 +203,9 @@ def rates(
     """Accuracy over the rate: {name: (rates, percent per rate and seed)}."""
     figure, axes = chart(WIDTH, 3.3)
     told = []
-    looks = ((CLASS, "o"), (PATCHES, "s"))
+    looks = ((CLASS, "o"), (PATCHES, "s"), (POSITIONS, "D"), (MLP, "^"))
     for (name, (x, runs)), (color, marker) in zip(
-        curves.items(), looks, strict=True
+        curves.items(), looks, strict=False
     ):
         means = [_mean(each) for each in runs]
         axes.plot(x, means, color=color, linewidth=2, label=name, marker=marker)
@@ -212,7 +214,7 @@ def rates(
             axes.plot([rate] * len(each), each, marker, **dots)
         best = max(range(len(x)), key=means.__getitem__)
         told.append(
-            f"{name} {means[0]:.1f} % at {x[0]:g}, best {means[best]:.1f} at "
+            f"{name} {means[0]:.1f}% at {x[0]:g}, best {means[best]:.1f} at "
             f"{x[best]:g}, {means[-1]:.1f} at {x[-1]:g}"
         )
     axes.set(xscale="log")
@@ -238,7 +240,7 @@ def costs(
             look = {"color": color, "markersize": 8, "mew": 0, "alpha": 0.75}
             axes.plot([cost] * len(runs), runs, marker, label=name, **look)
         told.append(
-            f"{name} {_mean(runs):.1f} % at {costs[0]:.2f} times the "
+            f"{name} {_mean(runs):.1f}% at {costs[0]:.2f} times the "
             f"multiply-adds and {costs[1]:.2f} times the time"
         )
     for axes, words in zip(panels, ("multiply-adds", "time"), strict=True):
@@ -256,6 +258,43 @@ def costs(
         frameon=False,
     )
     alt = f"Accuracy over what a network costs: {'; '.join(told)}."
+    return figure, alt
+
+
+def shapes(
+    grown: Mapping[str, Sequence[tuple[float, Sequence[float]]]],
+) -> "tuple[Figure, str]":
+    """What grows, as {name: pairs of relative compute and percent per seed}."""
+    figure, axes = chart(WIDTH, 3.8)
+    told = []
+    for (name, pairs), (color, marker) in zip(
+        grown.items(), GROWN, strict=True
+    ):
+        pairs = sorted(pairs, key=lambda pair: pair[0])
+        costs, runs = zip(*pairs, strict=True)
+        means = [_mean(each) for each in runs]
+        look = {"color": color, "linewidth": 2, "markersize": 6}
+        axes.plot(costs, means, marker=marker, label=name, **look)
+        for cost, each in pairs:
+            dots = {"color": color, "alpha": 0.4, "markersize": 4, "mew": 0}
+            axes.plot([cost] * len(each), each, marker, **dots)
+        ways = (
+            f"{y:.1f}% at {x:.1f}" for x, y in zip(costs, means, strict=True)
+        )
+        told.append(f"{name} {', '.join(ways)}")
+    axes.set(xscale="log")
+    ticks = (0.25, 0.5, 1, 2, 4)
+    axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("multiply-adds (times the base)", fontsize=12)
+    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.legend(fontsize=11, frameon=False)
+    bare(axes)
+    alt = (
+        "Accuracy over relative compute, one line for each thing that grows, "
+        f"all through the base at 1: {'; '.join(told)}."
+    )
     return figure, alt
 
 

@@ -49,7 +49,7 @@ def outlines(
     alt = (
         f"{len(pictures)} new drawn pictures, each with one figure on textured "
         f"ground, and the outline that was found round it: mean IoU "
-        f"{iou:.0f} %."
+        f"{iou:.0f}%."
     )
     return figure, alt
 
@@ -95,8 +95,8 @@ def by_block(
             )
         best = values.index(max(values)) + 1
         listed.append(
-            f"from {count:,} pictures {values[0]:.0f} % after block 1, at best "
-            f"{max(values):.0f} % after block {best}, {values[-1]:.0f} % after "
+            f"from {count:,} pictures {values[0]:.0f}% after block 1, at best "
+            f"{max(values):.0f}% after block {best}, {values[-1]:.0f}% after "
             "block 12"
         )
     axes.axhline(guess, color="0.6", linestyle="--", linewidth=1)

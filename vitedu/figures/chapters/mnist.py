@@ -107,7 +107,7 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
         lowest, rising = percent == low, following > percent
         offset = (0 if lowest else 4, -19 if rising else 7)
         align = "center" if lowest or percent == high else "left"
-        note(axes, f"{percent:.1f} %", (rate, percent), offset, 12, ha=align)
+        note(axes, f"{percent:.1f}%", (rate, percent), offset, 12, ha=align)
     ticks = [t for t in (2, 5, 10, 20, 50, 100) if low / 2 < t < 2 * high]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_xticks(list(mistakes), [f"{rate:g}" for rate in mistakes])
@@ -116,7 +116,7 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
     axes.set(ylim=(0.6 * low, 1.5 * high))
     axes.set(xlabel="highest learning rate", ylabel="mistakes (%)")
     bare(axes)
-    points = ", ".join(f"{m:.1f} % at {rate:g}" for rate, m in mistakes.items())
+    points = ", ".join(f"{m:.1f}% at {rate:g}" for rate, m in mistakes.items())
     return figure, f"Mistakes on held-out digits by learning rate: {points}."
 
 

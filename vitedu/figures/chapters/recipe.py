@@ -203,6 +203,59 @@ def switches(
     return figure, alt
 
 
+def turning(
+    brings: Mapping[str, tuple[float, float]],
+    kinds: Mapping[str, str],
+    lengths: tuple[str, str],
+    band: float,
+) -> "tuple[Figure, str]":
+    """What each ingredient brings early and late, in points.
+
+    The arrow leads from the ring to the dot; `lengths` say when these were.
+    Within `band` of zero nothing is said. The rows come in the order given.
+    """
+    figure, axes = chart(WIDTH, 0.47 * len(brings) + 1.5)
+    axes.axvspan(-band, band, color=PALE, alpha=0.3)
+    axes.axvline(0, color=DARK, linewidth=1)
+    told = []
+    for place, (name, (short, long)) in enumerate(brings.items()):
+        color = COLORS[kinds[name]]
+        look = {"color": color, "markersize": 8, "markeredgewidth": 2}
+        if abs(long - short) > band:
+            ends = {"arrowstyle": "-|>", "color": color, "shrinkB": 4}
+            axes.annotate("", (long, place), (short, place), arrowprops=ends)
+        axes.plot([short], [place], "o", markerfacecolor="white", **look)
+        axes.plot([long], [place], "o", **look)
+        told.append(f"{name} {short:+.1f} and {long:+.1f}")
+    names = [textwrap.fill(name, LETTERS) for name in brings]
+    axes.set_yticks(range(len(brings)), names, fontsize=11)
+    for tick, name in zip(axes.get_yticklabels(), brings, strict=True):
+        tick.set_color(COLORS[kinds[name]])
+    axes.set_ylim(len(brings) - 0.5, -0.6)
+    axes.set_xlabel("points that it brings", fontsize=11)
+    handles = [
+        axes.plot([], [], "o", color=STREAM, markerfacecolor=face)[0]
+        for face in ("white", STREAM)
+    ]
+    axes.legend(
+        handles,
+        lengths,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=2,
+        frameon=False,
+        fontsize=11,
+    )
+    axes.grid(axis="x", alpha=0.3)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    return figure, (
+        f"Points that each ingredient brings after {lengths[0]} and after "
+        f"{lengths[1]}: {'; '.join(told)}. Less than {band:.1f} either "
+        "way is called nothing."
+    )
+
+
 def _held_out(axes: "Axes", place: int, row: Row, error: float) -> None:
     """The seeds of a row as pale dots, their mean and its error, its number."""
     color = COLORS[row.kind]

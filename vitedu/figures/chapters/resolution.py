@@ -366,3 +366,37 @@ def curve(
         f"two standard errors from {trained} pixels: {', '.join(outside)}."
     )
     return figure, alt
+
+
+def practice(
+    found: Mapping[tuple[int, int], Sequence[float]],
+) -> "tuple[Figure, str]":
+    """Right answers in percent, a dot a seed, and their mean as a bar.
+
+    Keys are the sides that a network was fine-tuned at and then tested at.
+    """
+    figure, axes = chart(WIDTH, 2.9)
+    listed, ticks = [], []
+    for row, ((learned, tested), seeds) in enumerate(found.items()):
+        mean = sum(seeds) / len(seeds)
+        color = PATCHES if learned == tested else CLASS
+        axes.plot([mean] * 2, [row - 0.3, row + 0.3], color=color, linewidth=4)
+        dots = {"s": 26, "color": DARK, "zorder": 3, "linewidths": 0}
+        heights = [row + 0.16 * (i - 1) for i in range(len(seeds))]
+        axes.scatter(seeds, heights, **dots)
+        look = {"ha": "left", "va": "center", "color": DARK}
+        words, point = f"{mean:.1f}%", (max(*seeds, mean), row)
+        note(axes, words, point, (9, 0), 12, **look)
+        ticks.append(f"trained at {learned},\ntested at {tested}")
+        listed.append(
+            f"trained at {learned} pixels and tested at {tested} {mean:.1f} "
+            f"({', '.join(f'{seed:.1f}' for seed in seeds)})"
+        )
+    axes.set_yticks(range(len(found)), ticks, fontsize=11)
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    everything = [each for seeds in found.values() for each in seeds]
+    low, high = min(everything), max(everything)
+    axes.set_xlim(low - 0.8, high + 0.25 * (high - low) + 1)
+    axes.set_xlabel("right of 431 photographs (%)", fontsize=11)
+    bare(axes)
+    return figure, f"Right answers in percent, by seed: {'; '.join(listed)}."

@@ -29,7 +29,7 @@ def table(points: Points) -> "tuple[Figure, str]":
         axes.plot(cost, accuracy, marker, label=name, **look)
         told.append(
             f"{len(cost)} {name}s from {accuracy.min():.1f} to "
-            f"{accuracy.max():.1f} %"
+            f"{accuracy.max():.1f}%"
         )
     _costs(axes)
     axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
@@ -107,7 +107,7 @@ def times(
     )
     alt = (
         "How many times a ViT's compute a ResNet needs for the same error, "
-        f"with a band of 90 %: {first} at {budgets[0]:.0f} exaFLOPs, falling "
+        f"with a band of 90%: {first} at {budgets[0]:.0f} exaFLOPs, falling "
         f"to {last} at {budgets[-1]:,.0f}. A grey band from 2 to 4 is the "
         "paper's sentence."
     )
@@ -133,8 +133,52 @@ def sets(found: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
     bare(axes)
     alt = (
         "How many times a ViT's compute a ResNet needs, for each data set "
-        f"with an interval of 90 %: {'; '.join(told)}. A grey band from 2 to "
+        f"with an interval of 90%: {'; '.join(told)}. A grey band from 2 to "
         "4 is the paper's sentence."
+    )
+    return figure, alt
+
+
+def ours(curves: Points) -> "tuple[Figure, str]":
+    """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
+
+    An arrow leads from a ViT's end back to the ResNet that was as good.
+    """
+    figure, axes = chart(WIDTH, 3.8)
+    told = []
+    for family, (cost, losses) in curves.items():
+        name, color, marker = NETWORKS[family]
+        look = {"color": color, "linewidth": 1.5, "alpha": 0.7}
+        for loss in losses:
+            axes.plot(cost, loss, **look)
+            axes.plot(cost[-1], loss[-1], marker, color=color, markersize=7)
+        axes.plot([], [], f"{marker}-", color=color, label=name)
+        told.append(f"{name} {losses[:, -1].mean():.3f}")
+    ends = curves["vit"][1][:, -1]
+    last = ends.sort().values[len(ends) // 2].item()  # of three the middle one
+    cost, losses = curves["resnet"]
+    runs = [cost[(loss <= last).nonzero()[0, 0]] for loss in losses]
+    there, start = min(runs).item(), curves["vit"][0][-1].item()
+    look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
+    look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
+    axes.annotate("", (there, last), (start, last), arrowprops=look)
+    times = f"{start / there:.1f} times"
+    look = {"color": CLASS, "weight": "bold", "ha": "center"}
+    note(axes, times, ((there + start) / 2, last), (0, -16), 12, **look)
+    axes.set(yscale="log", xlim=(0, None))
+    ticks = [2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("compute so far (teraFLOPs)", fontsize=12)
+    axes.set_ylabel("loss on new shapes", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.legend(fontsize=11, frameon=False, loc="lower left")
+    bare(axes)
+    alt = (
+        "Loss on new shapes over the compute so far, in logarithms, three runs "
+        f"of each family, which end on {', '.join(told)} in the mean. An "
+        f"arrow from a ViT's end, at {last:.2f}, back to the first ResNet that "
+        f"was as good says {times}."
     )
     return figure, alt
 

@@ -11,6 +11,7 @@ from vitedu.figures.palette import (
     ATTENTION,
     DARK,
     GREY,
+    MLP,
     PATCHES,
     POSITIONS,
 )
@@ -30,6 +31,14 @@ STARTS = {
 # what their frozen features are called, where it is something else
 FEATURES = {"scratch": "untrained", "mpp-mnist": "MPP", "mae-mnist": "MAE"}
 SHOTS = (1, 5, 10)
+# the same on photographs, and a start that has had other labels
+BEGUN = {
+    "scratch": STARTS["scratch"],
+    "shapes": ("drawn shapes first", MLP, "D"),
+    "mpp-mean": STARTS["mpp-mnist"],
+    "mae": STARTS["mae-mnist"],
+}
+LABELS = (500, 1_000, 5_000)
 
 
 def seen(picture: Tensor, mask: Tensor, patch: int) -> Tensor:
@@ -169,7 +178,7 @@ def bought(
         words = FEATURES.get(start, words)
         look = {"color": color, "marker": marker, "linewidth": 2}
         left.plot(range(4), values, label=words, markersize=6, **look)
-        told.append(f"{words} {values[0]:.0f} % and {values[-1]:.0f} %")
+        told.append(f"{words} {values[0]:.0f}% and {values[-1]:.0f}%")
     left.set_xticks(range(4), [*map(str, SHOTS), "100"])
     left.set(xlabel="labels of each digit", ylabel="right on new digits (%)")
     left.set_title("frozen", fontsize=12)
@@ -180,7 +189,7 @@ def bought(
         look = {"color": color, "marker": marker, "linewidth": 2}
         places = [1000 * float(rate) for rate in found]
         right.plot(places, [*found.values()], label=words, **look)
-        tuned.append(f"{words} at best {max(found.values()):.0f} %")
+        tuned.append(f"{words} at best {max(found.values()):.0f}%")
     right.set_xscale("log", base=2)
     ticks = (0.5, 1, 2, 4, 8, 16)
     right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -195,6 +204,42 @@ def bought(
         f"from 100 labels of each digit: {'; '.join(told)}. On the right "
         "fine-tuned with 100 of each at several learning rates, on held-out "
         f"digits: {'; '.join(tuned)}."
+    )
+
+
+def by_labels(
+    metrics: Mapping[str, Mapping[str, Any]],
+) -> "tuple[Figure, str]":
+    """Accuracy over labels, on new photographs and on those learned from.
+
+    Every seed is a marker, and the line goes through their means.
+    """
+    figure, grid = chart(WIDTH, 3.3, 1, 2)
+    told = []
+    panels = {"new photographs": "per_seed", "its own": "train_per_seed"}
+    for axes, (title, key) in zip(grid, panels.items(), strict=True):
+        for start, (words, color, marker) in BEGUN.items():
+            rows = [metrics[f"tuned/cifar-{start}/{k}"][key] for k in LABELS]
+            means = [sum(seeds) / len(seeds) for seeds in rows]
+            axes.plot(means, color=color, linewidth=2)
+            for place, seeds in enumerate(rows):
+                look = {"color": color, "markersize": 5, "linestyle": ""}
+                places = [place] * len(seeds)
+                label = None if place else words
+                axes.plot(places, seeds, marker=marker, label=label, **look)
+            told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)} %")
+        axes.set_xticks(range(3), [f"{k:,}" for k in LABELS])
+        axes.set(xlabel="labelled photographs", ylim=(0, 102))
+        axes.set_title(title, fontsize=12)
+        bare(axes)
+    left, right = grid
+    left.set(ylabel="right (%)", ylim=(30, 62))
+    right.legend(frameon=False, fontsize=9, loc="lower left", reverse=True)
+    half, counts = len(BEGUN), ", ".join(f"{k:,}" for k in LABELS)
+    return figure, (
+        f"Accuracy after fine-tuning with {counts} labelled photographs. On "
+        f"the left on new ones: {'; '.join(told[:half])}. On the right on "
+        f"those it learned from: {'; '.join(told[half:])}."
     )
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
@@ -277,3 +278,30 @@ def answers(
         f"{len(guesses[0])} answers. At the top of each: {', '.join(best)}."
     )
     return figure, alt
+
+
+class Hunt:
+    """Boxes to open, one for each network and test; no script is needed.
+
+    `found` has, by network and by test, what the test says.
+    """
+
+    def __init__(self, found: Mapping[str, Mapping[str, str]]) -> None:
+        self.found = found
+
+    def _repr_html_(self) -> str:
+        box = (
+            '<details class="pick" style="display: inline-block; '
+            'vertical-align: top; min-width: 7em; padding: 0.3em 0">'
+            "<summary>{}</summary>{}</details>"
+        )
+        rows = [
+            f'<div style="margin: 0.6em 0"><b>{escape(name)}</b><br>'
+            + " ".join(box.format(*map(escape, said)) for said in tests.items())
+            + "</div>"
+            for name, tests in self.found.items()
+        ]
+        return "\n".join(rows)
+
+    def __repr__(self) -> str:
+        return "(a box to open for each network and each test)"

@@ -54,7 +54,7 @@ def charts(history: list[dict[str, Any]]) -> list[Chart]:
         axis["yscale"] = "log" if is_wide else "linear"
         found.append(Chart("Loss", {"": losses}, f"Training loss {alt}.", axis))
     if accuracies:
-        ends = [f"{part} {x[-1][1]:.1f} %" for part, x in accuracies.items()]
+        ends = [f"{part} {x[-1][1]:.1f}%" for part, x in accuracies.items()]
         alt = f"Accuracy at the end: {', '.join(ends)}."
         axis = {"ylabel": "accuracy (%)"}
         found.append(Chart("Accuracy", accuracies, alt, axis))

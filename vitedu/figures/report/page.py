@@ -125,7 +125,7 @@ def facts(contents: Contents) -> list[tuple[str, str]]:
     if speeds := [line[name] for line in contents.history if name in line]:
         speed = f"{statistics.median(speeds):,.0f} images/s"
         if wait := result.get("data_wait"):
-            speed += f", {100 * wait:.0f} % of the time waiting for data"
+            speed += f", {100 * wait:.0f}% of the time waiting for data"
         rows.append(("speed", speed))
     return rows
 

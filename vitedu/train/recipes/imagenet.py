@@ -70,7 +70,7 @@ def paper_imagenet(tier: str, model: str = "ViT-B/16") -> TrainConfig:
     """The paper's ImageNet run: about 11 hours on eight GPUs.
 
     ViT-B/16 unless `model` names another row of Table 3; inception crop and
-    flip (section B.1). Expected: 77.91 % for B/16, fine-tuned at 384 pixels
+    flip (section B.1). Expected: 77.91% for B/16, fine-tuned at 384 pixels
     (Table 5).
     """
     return table_3("imagenet", model)
@@ -81,7 +81,7 @@ def paper_imagenet21k(tier: str, model: str = "ViT-B/16") -> TrainConfig:
 
     ViT-B/16 unless `model` names another row of Table 3. The paper does not
     state the loss; this one is the sigmoid cross-entropy, with -10 as the first
-    bias of the head, as the authors' newer code has it. Expected: 83.97 % on
+    bias of the head, as the authors' newer code has it. Expected: 83.97% on
     ImageNet for B/16, fine-tuned at 384 pixels (Table 5).
     """
     return table_3("imagenet21k", model)
@@ -91,7 +91,7 @@ def paper_jft(tier: str, model: str = "ViT-B/16") -> TrainConfig:
     """The paper's JFT-300M run: its data is not public.
 
     ViT-B/16 unless `model` names another row of Table 3, such as ViT-H/14. Loss
-    as in `paper_imagenet21k`. Expected: 84.15 % on ImageNet for B/16,
+    as in `paper_imagenet21k`. Expected: 84.15% on ImageNet for B/16,
     fine-tuned at 384 pixels (Table 5).
     """
     return table_3("jft", model)
@@ -132,8 +132,8 @@ def imagenet_s16(tier: str) -> TrainConfig:
     """ViT-S/16 on ImageNet: about an hour on eight GPUs.
 
     "Better plain ViT baselines for ImageNet-1k" (Beyer et al. 2022), without
-    dropout, label smoothing or an average of the weights. Expected: 76.5 %
-    (epochs=150: 78.5, epochs=300: 80.0) on 224 pixels. The authors hold out 1 %
+    dropout, label smoothing or an average of the weights. Expected: 76.5%
+    (epochs=150: 78.5, epochs=300: 80.0) on 224 pixels. The authors hold out 1%
     of the training images and keep Adam's first mean in bfloat16.
     """
     return TrainConfig(
@@ -162,7 +162,7 @@ def deit_s(tier: str) -> TrainConfig:
     """DeiT-S on ImageNet: about 3 hours on eight GPUs.
 
     Without distillation (Touvron et al. 2021, Table 9 and code). Expected:
-    79.9 %. Differs from its authors': no repeated augmentation, no noise in
+    79.9%. Differs from its authors': no repeated augmentation, no noise in
     RandAugment's magnitude, and the cosine ends at 0, not at 1e-5.
     """
     return TrainConfig(

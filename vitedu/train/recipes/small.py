@@ -31,7 +31,7 @@ CENTRED = replace(UNIT_RANGE, mean=(0.5,), std=(0.5,))
 
 
 def mnist_seed(tier: str) -> TrainConfig:
-    """MNIST as in a first tutorial: 96.3 %, 90 seconds.
+    """MNIST as in a first tutorial: 96.3%, 90 seconds.
 
     7,850 weights, Adam at a constant rate, 15 epochs, nothing else.
     """
@@ -49,7 +49,7 @@ def mnist_seed(tier: str) -> TrainConfig:
 
 
 def mnist_tiny(tier: str) -> TrainConfig:
-    """MNIST, as many weights, our recipe: 98.6 %, 100 seconds.
+    """MNIST, as many weights, our recipe: 98.6%, 100 seconds.
 
     Against `mnist-seed`: 13 times the rate with warm-up and cosine, AdamW with
     decay, images moved by up to a pixel, pixels in [-1, 1], the mean of the
@@ -70,7 +70,7 @@ def mnist_tiny(tier: str) -> TrainConfig:
 
 
 def mnist_small(tier: str) -> TrainConfig:
-    """MNIST with 804,874 weights: 99.5 %, 70 minutes on a CPU.
+    """MNIST with 804,874 weights: 99.5%, 70 minutes on a CPU.
 
     That is on one thread, the default. The recorded run used threads=2 and took
     52 minutes on two cores. bfloat16 is twice as fast where the processor has
@@ -136,8 +136,8 @@ def cifar10_scratch(tier: str) -> TrainConfig:
     What first attempts lack: more views of 50,000 images (RandAugment, mixup,
     cutmix), a warm-up, decay of kernels alone, the mean of the patches, fixed
     sin-cos positions, an average of the weights. Tier gpu: 9.5 M weights, 300
-    epochs; with epochs=194 it took 6.5 minutes of an H100 and reached 86.84 %
-    (n = 1, on a JPEG copy), where 93 % was hoped for. Tier cpu: 5,000 images,
+    epochs; with epochs=194 it took 6.5 minutes of an H100 and reached 86.84%
+    (n = 1, on a JPEG copy), where 93% was hoped for. Tier cpu: 5,000 images,
     0.8 M weights, ten minutes on one core, without what only pays off in long
     runs. Tier smoke takes drawn shapes where CIFAR-10 isn't found.
     """

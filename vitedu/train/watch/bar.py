@@ -16,11 +16,11 @@ SLOW_DATA = 10  # percent of the time spent waiting for data: worth a word
 SHOWN = {
     "loss": ("loss {:.3g}", "loss {:.4g}"),
     "lr": ("", "lr {:.4g}"),
-    "train_accuracy": ("acc {:.1f}%", "train accuracy {:.4g} %"),
-    "validation_accuracy": ("val {:.1f}%", "validation accuracy {:.4g} %"),
-    "test_accuracy": ("test {:.1f}%", "test accuracy {:.4g} %"),
+    "train_accuracy": ("acc {:.1f}%", "train accuracy {:.4g}%"),
+    "validation_accuracy": ("val {:.1f}%", "validation accuracy {:.4g}%"),
+    "test_accuracy": ("test {:.1f}%", "test accuracy {:.4g}%"),
     "left": ("{}", "{}"),
-    "data_wait": ("data wait {:.0f}%", "{:.0f} % of the time waiting for data"),
+    "data_wait": ("data wait {:.0f}%", "{:.0f}% of the time waiting for data"),
     "images_per_second": ("{:,.0f} img/s", "{:,.0f} images/s"),
 }
 

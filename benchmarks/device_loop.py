@@ -1,0 +1,128 @@
+"""A plain training loop whose data are on the device, for small networks.
+
+    train(model, images, labels, lr=4e-3, steps=2000, seed=0)
+
+Images are uint8 (n, 3, h, w); each is moved by up to four pixels and flipped at
+random. A GPU gets every update as a graph, since a small network's kernels
+would wait for the host.
+"""
+
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vitedu.plain import warmup_cosine
+from vitedu.train.optimizer import parameter_groups
+
+SHIFT, WATCHED = 4, 20
+
+
+def normalised(images: Tensor) -> Tensor:
+    """Bytes to values from -1 to 1."""
+    return images.float() / 127.5 - 1
+
+
+def moved(images: Tensor, moves: Tensor) -> Tensor:
+    """Each image by its row (down, right, is flipped) of `moves` (b, 3)."""
+    n, side = len(images), images.shape[-1]
+    at = torch.arange(side, device=images.device).expand(n, -1)
+    columns = torch.where(moves[:, 2:] > 0, side - 1 - at, at) + moves[:, 1:2]
+    rows = (at + moves[:, :1]) * (side + 2 * SHIFT)
+    places = (rows[:, :, None] + columns[:, None]).flatten(1)
+    padded = F.pad(images, (SHIFT,) * 4).flatten(2)
+    places = places[:, None].expand(-1, images.shape[1], -1)
+    return padded.gather(2, places).unflatten(2, (side, side))
+
+
+def draws(n: int, steps: int, batch: int, seed: int) -> tuple[Tensor, Tensor]:
+    """For each step its images (b,), epoch after epoch, and moves (b, 3)."""
+    generator = torch.Generator().manual_seed(seed)
+    epochs = [
+        torch.randperm(n, generator=generator)
+        for _ in range(0, steps * batch, n)
+    ]
+    order = torch.cat(epochs)[: steps * batch].view(steps, batch)
+    moves = [
+        torch.randint(most, (steps, batch), generator=generator)
+        for most in (2 * SHIFT + 1, 2 * SHIFT + 1, 2)
+    ]
+    return order, torch.stack(moves, dim=2)
+
+
+def train(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    lr: float,
+    steps: int,
+    seed: int,
+    batch: int,
+    watch: Callable[[int], None] | None = None,
+) -> None:
+    """AdamW with warm-up and cosine; `watch` is called 20 times."""
+    device = images.device
+    order, moves = (
+        each.to(device) for each in draws(len(images), steps, batch, seed)
+    )
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, weight_decay=0.05),
+        lr=torch.tensor(0.0, device=device),
+        fused=True,
+        capturable=device.type == "cuda",
+    )
+    index, move = order[0].clone(), moves[0].clone()
+
+    def gradients_and_step() -> None:
+        x = normalised(moved(images[index], move))
+        F.cross_entropy(model(x), labels[index]).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    def update() -> None:
+        optimizer.zero_grad()
+        gradients_and_step()
+
+    if device.type == "cuda":
+        update = captured(update, gradients_and_step, optimizer)
+    for step in range(steps):
+        rate = warmup_cosine(step + 1, lr, steps + 1, steps // 10)
+        for group in optimizer.param_groups:
+            group["lr"].fill_(rate)
+        index.copy_(order[step])
+        move.copy_(moves[step])
+        update()
+        if watch is not None and (step + 1) % (steps // WATCHED) == 0:
+            watch(step + 1)
+
+
+def captured(
+    update: Callable[[], None],
+    gradients_and_step: Callable[[], None],
+    optimizer: torch.optim.Optimizer,
+) -> Callable[[], None]:
+    """The update as a CUDA graph, which is started by one call.
+
+    The three updates before it, at a rate of 0, leave the weights alone.
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            update()
+    torch.cuda.current_stream().wait_stream(side)
+    optimizer.zero_grad()  # so that backward writes gradients, adds to none
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            gradients_and_step()
+    except RuntimeError as error:
+        print(f"steps aren't replayed: {error}", file=sys.stderr, flush=True)
+        graph = None
+    for state in optimizer.state.values():
+        for tensor in state.values():
+            tensor.zero_()
+    return update if graph is None else graph.replay

@@ -703,9 +703,9 @@ def errors_apart(one, other, every):
 for name in ("standard, 2 blocks", "standard, 4 blocks"):
     apart = errors_apart("axial, 2 blocks", name, axes)
     print(f"axial and {name}: {apart:.1f} errors apart")
-for name in ("none", "1-D/stem/0.5"):
-    apart = errors_apart("1-D/stem/0.02", name, photos)
-    print(f"1-D, 0.02 and {name}: {apart:.1f} errors apart")
+for words in ("none", "1-D, 0.5"):
+    apart = errors_apart(ROWS["1-D, 0.02"], ROWS[words], photos)
+    print(f"1-D, 0.02 and {words}: {apart:.1f} errors apart")
 
 
 # %% [markdown]

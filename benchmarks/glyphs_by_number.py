@@ -27,8 +27,8 @@ from typing import NamedTuple
 import small_networks as small
 import torch
 import torch.nn.functional as F
-from small_networks import ROOT, kept, macs, percent, vit
 from recorded import result_fields
+from small_networks import ROOT, kept, macs, percent, vit
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel

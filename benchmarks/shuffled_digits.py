@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from einops import rearrange
+from recorded import result_fields
 from small_networks import (
     climb,
     kept,
@@ -24,8 +26,6 @@ from small_networks import (
     right,
     vit,
 )
-from einops import rearrange
-from recorded import result_fields
 from torch import Tensor
 
 from vitedu import results

@@ -406,9 +406,9 @@ print("checked: positions are worth points, and a loud start isn't")
 # %% [markdown]
 # Four points. By the [rule of chapter 5](#The-rule-about-luck) that's a result, and between the two
 # tables there's no difference. (All of them know part of their own pictures by heart, as the
-# orange points say.) The paper's Table 8 looks the same: with
-# five labels per class of ImageNet, a ViT-B/16 gets 61.4% without positions, 64.2% with the 1-D
-# table, and 64.0% with the 2-D one.
+# orange points show.) The paper's Table 8 looks the same: with five labels per class of ImageNet,
+# a ViT-B/16 gets 61.4% without positions, 64.2% with the 1-D table, and 64.0% with the 2-D one or
+# with relative offsets.
 #
 # And the louder start, which A and B couldn't do without? Here it doesn't help. At most of the
 # [rates we tried](#How-loud?), it's even worse. Perhaps a quiet table has time to grow in forty
@@ -418,8 +418,8 @@ print("checked: positions are worth points, and a loud start isn't")
 # Why aren't positions worth more? Perhaps because a frog is green wherever it sits: a
 # photograph's patches tell a lot in any order. And why are both tables alike? Nothing was left
 # out of training here. The kinds only came apart in places they'd never seen, and
-# Table 8 tests none. (The [head](#Who-reads-the-answer?) and the paper's [axial
-# attention](#Rows,-then-columns) are in the second reading.)
+# Table 8 tests none. (The paper's [axial attention](#Rows,-then-columns), and [heads and other
+# parts](#Heads,-and-what-was-added-since), are in the second reading.)
 #
 # ## Six networks, one question
 #
@@ -623,7 +623,7 @@ print("checked: the package's axial block")
 # twice the weights. The paper's Figure 13 finds that axial ViTs do better than ViT-B, at more
 # compute. Is that the axes, or is it just a network that's twice as deep? The paper can't say,
 # because a standard ViT of that depth isn't in the figure. So we add one. Three small networks
-# learn the photographs in the same way as above, without a class token. (*Axial, 2 blocks* has
+# learn the photographs for four rounds, without a class token. (*Axial, 2 blocks* has
 # two pairs, each with its rows and its columns.)
 
 # %% tags=["hide-input"]
@@ -664,8 +664,8 @@ print("checked: fewer multiply-adds, and more time")
 #
 # The head can do without the class token, and read the mean of the patches. The authors' first
 # try of that failed, and only the learning rate was to blame: in their Figure 9 both are
-# equally good, each at its own rate. So we compare them at six rates, on the same photographs
-# in patches of eight pixels:
+# equally good, each at its own rate. So we compare them at six rates, in four rounds of the same
+# photographs, in patches of eight pixels:
 
 # %% tags=["hide-input"]
 pools = results.read("ablations-pools")["metrics"]
@@ -731,9 +731,9 @@ print("checked: which changes the rule calls results")
 
 
 # %% [markdown]
-# Two changes are ahead by more than the rule asks for: a head that begins at random, and *layer
-# scale*, a learned factor on all that a block adds, here 0.1 at first. The hidden layer is behind by
-# as much. Registers and QK-norm differ by no more than luck.
+# By the rule, both lines at the bottom are results: *layer scale*, a learned factor (here 0.1 at
+# first) on all that a block adds, and a head that begins at random. What the hidden layer loses is
+# one, too. Registers and QK-norm differ by no more than luck.
 #
 # But four rounds mostly tell who learns *fast*. A head of zeros gives the blocks nothing to learn
 # from in the first step, and a layer more is one more thing to train. Which is ahead after four

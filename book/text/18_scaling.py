@@ -441,7 +441,7 @@ print(f"or anywhere from {low:.0f} to {high:.0f}")
 # held out.
 
 # %% [markdown] tags=["predict"]
-# That's about 19 *tera*FLOPs for each network (a million of them make an exaFLOP), three million
+# That's about twenty *tera*FLOPs for each network (a million of them make an exaFLOP), three million
 # times less than for the smallest ViT in the table. **Which one needs more compute here to get to the same loss?**
 #
 # * the ResNet, as in the table

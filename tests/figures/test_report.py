@@ -113,7 +113,7 @@ def test_the_picture_of_a_run_has_its_loss_and_its_accuracy():
     figure, alt = curves(HISTORY)
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert labels == ["training loss (nats)", "accuracy (%)"]
-    assert alt.startswith("Training loss goes") and "test 87.5 %" in alt
+    assert alt.startswith("Training loss goes") and "test 87.5%" in alt
 
 
 def chart_words(page):

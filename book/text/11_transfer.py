@@ -462,7 +462,8 @@ print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 # what's left is about one photograph in fifteen. TrashNet's authors trained a network from
 # random weights and report around 75% ([their
 # repository](https://github.com/garythung/trashnet)): it had to learn to see from waste alone.
-# Yours could see already, and five epochs showed it what to look for.
+# Yours could see already, and five epochs showed it what to look for. (With 384 pixels it sees
+# even better: [chapter 10](10_resolution.ipynb#And-with-training?).)
 #
 # (How much of that is recognising the same bottle twice? [Second
 # reading](#The-same-bottle-twice).) So begin with frozen features: they cost you seconds, and

@@ -382,7 +382,8 @@ def practice(
         color = PATCHES if learned == tested else CLASS
         axes.plot([mean] * 2, [row - 0.3, row + 0.3], color=color, linewidth=4)
         dots = {"s": 26, "color": DARK, "zorder": 3, "linewidths": 0}
-        axes.scatter(seeds, [row] * len(seeds), **dots)
+        heights = [row + 0.16 * (i - 1) for i in range(len(seeds))]
+        axes.scatter(seeds, heights, **dots)
         look = {"ha": "left", "va": "center", "color": DARK}
         words, point = f"{mean:.1f}%", (max(*seeds, mean), row)
         note(axes, words, point, (9, 0), 12, **look)

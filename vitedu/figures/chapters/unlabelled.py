@@ -228,7 +228,7 @@ def by_labels(
                 places = [place] * len(seeds)
                 label = None if place else words
                 axes.plot(places, seeds, marker=marker, label=label, **look)
-            told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)} %")
+            told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)}%")
         axes.set_xticks(range(3), [f"{k:,}" for k in LABELS])
         axes.set(xlabel="labelled photographs", ylim=(0, 102))
         axes.set_title(title, fontsize=12)

@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from graphs import replay
 from kept import kept, read
 from recorded import result_fields
 from torch import Tensor, nn
@@ -108,7 +107,6 @@ def train(
     seed: int,
 ) -> None:
     """AdamW with warm-up and cosine on sheets that are new at each step."""
-    replay(model, torch.randn(BATCH, 1, 28, 28, device=DEVICE))
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     generator = torch.Generator().manual_seed(seed)

@@ -2,7 +2,7 @@
 
     python benchmarks/glyphs_by_number.py
 
-The networks and the questions are those of `bias_on_glyphs`; two more ViTs have
+The networks and the questions are those of `small_networks`; two more ViTs have
 patches of 2, or overlapping windows of 4 every 2 pixels (64 tokens, not 16).
 They learn from 300 to 30,000 pictures, other ones for each seed, or from fresh
 pictures for ever, which never come back; in 300, 1,200 and 4,800 steps of 64.
@@ -24,16 +24,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import bias_on_glyphs as small
+import small_networks as small
 import torch
 import torch.nn.functional as F
-from bias_on_glyphs import ROOT, kept, macs, percent, vit
 from recorded import result_fields
+from small_networks import ROOT, kept, macs, percent, vit
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitedu import results
+from vitedu.data import glyphs
 from vitedu.plain import warmup_cosine
 
 TARGET = ROOT / "vitedu/results/glyphs-by-number.json"
@@ -44,6 +45,7 @@ NUM_TEST, NUM_OWN = 2_000, 900
 FRESH = 0
 NUMBERS = {300: "300", 1_000: "1k", 3_000: "3k", 10_000: "10k", 30_000: "30k"}
 NUMBERS |= {FRESH: "fresh"}
+DRAW = {"same": glyphs.same_or_different, "which": glyphs.which}
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 RUNS = ROOT / "runs/glyphs-by-number"
 
@@ -147,7 +149,7 @@ CELLS = [  # in order of worth
 def drawn(task: str, count: int, seed: int, alphabet: int = 0) -> Pictures:
     """Pictures (n, 1, 16, 16) as bytes, and labels, on the device."""
     question, *off = task.split("-")
-    draw = small.DRAW[question]
+    draw = DRAW[question]
     found = draw(count, on_grid=not off, seed=seed, alphabet=alphabet)
     return found.images.to(DEVICE), found.labels.to(DEVICE)
 

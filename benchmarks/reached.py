@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from graphs import replay_steps
-
 from vitedu.data import Augment
 from vitedu.evaluate import accuracy
 from vitedu.train import TrainConfig, fit
@@ -32,13 +30,7 @@ def reach(
 
     `dataset` has the images for `train`, else the config's has.
     """
-
-    def begin(start: Start) -> None:
-        if on_start is not None:
-            on_start(start)
-        replay_steps(start)
-
-    run = fit(config, out, on_start=begin)
+    run = fit(config, out, on_start=on_start)
     plain = replace(
         config, augment=Augment(), dataset=dataset or config.dataset
     )

@@ -23,7 +23,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphs import replay_steps
 from kept import kept, read
 from recorded import result_fields
 
@@ -180,7 +179,6 @@ def trained(config: TrainConfig, learned: Split, test: Split) -> dict[str, Any]:
         config,
         train=learned,
         test=test,
-        on_start=replay_steps,
         progress=False,
     )
     known = accuracy(run.model, learned, batch_size=CHUNK).accuracy

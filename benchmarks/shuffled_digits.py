@@ -6,7 +6,7 @@ All pictures are cut into pieces of 4 x 4 pixels, which are put back in one
 fixed random order. A ViT that costs as much sees the digits as they are, and
 all have the same steps. Each has the best of growing rates for its kind of
 picture, on 500 of the digits, held out. Trainings are kept as
-`bias_on_glyphs` keeps them; `vitedu/results/shuffled-digits.json` has what came
+`small_networks` keeps them; `vitedu/results/shuffled-digits.json` has what came
 out.
 """
 
@@ -14,7 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from bias_on_glyphs import (
+from einops import rearrange
+from recorded import result_fields
+from small_networks import (
     climb,
     kept,
     learned,
@@ -24,8 +26,6 @@ from bias_on_glyphs import (
     right,
     vit,
 )
-from einops import rearrange
-from recorded import result_fields
 from torch import Tensor
 
 from vitedu import results

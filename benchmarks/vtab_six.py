@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from graphs import replay_steps
 from kept import kept, read
 from recorded import result_fields
 
@@ -252,7 +251,6 @@ def tuned(
             precision="bf16",
             device=str(DEVICE),
             threads=1,
-            on_start=replay_steps,
             progress=False,
         )
     with torch.autocast(DEVICE.type, torch.bfloat16):

@@ -143,7 +143,7 @@ figures.show(*drawings.answers(directions, lines, entries))
 #
 # In the figure, the query goes once around the compass. At length 50 the curve is four
 # flat steps. That's bad news for a network, which learns by turning its queries a little
-# and seeing how the answer moves. On a flat step it doesn't move.
+# and seeing how the answer moves. On a flat step it doesn't.
 #
 # <div class="try" data-part="compass"></div>
 #
@@ -183,8 +183,8 @@ print(weights @ x)
 figures.show(*drawings.triangle(x, weights @ x))
 
 # %% [markdown]
-# Each output is an average of the tokens, so none can leave the triangle: attention pulls a
-# token towards what it looks at.
+# Each output is an average of the tokens, so none can leave the triangle: attention pulls
+# a token towards what it looks at.
 #
 # ### Three roles
 #
@@ -400,9 +400,9 @@ print("the colours are right, and the attention is at the twins")
 #
 # ## Several questions at once
 #
-# A softmax has only 100 percent to give away. Suppose a patch needs to hear from two others,
-# and gives each of them half. If their values are three and seven, it gets five. If they're
-# four and six, it gets five again. Two attentions, one for each, would get both numbers.
+# A softmax has only 100 percent to give away. Suppose a patch needs to hear from two
+# others, and gives each of them half. If their values are three and seven, it gets five.
+# If they're four and six, it gets five again. Two attentions would get both numbers.
 #
 # Each of these is called a *head*, and has three matrices of its own. What the heads return
 # is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it. This is
@@ -547,10 +547,10 @@ print("our layer, alone as in the batch: True")
 # %% [markdown]
 # ## What the cap looks at
 #
-# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. To
-# this one a photograph isn't a bag, because its tokens carry positions. It has twelve
-# *blocks* (the dashed frame in the drawing) with three heads each, and `record_attention`
-# collects all their maps.
+# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
+# tokens carry positions, so a photograph isn't a bag to it. It has twelve *blocks* (the
+# dashed frame in the drawing) with three heads each, and `record_attention` collects all
+# their maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -702,9 +702,9 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 # more than those three, and without positions none. ([See the
 # controls](#Was-it-attention?).)
 #
-# All of this happened within one head after another. On the site, [Walk](try.md#Walk) opens
-# one of them: a patch of her forehead asks, all the keys answer, and you can drag a slider to
-# and fro between its scores, their softmax and what it takes home.
+# On the site, [Walk](try.md#Walk) opens a single head: a patch of her forehead asks, all
+# the keys answer, and a slider leads from its scores over their softmax to what it takes
+# home.
 #
 # ## What to take with you
 #

@@ -391,15 +391,14 @@ for name, words in NAMES.items():
 # ten kinds of drawn shapes. Then come the labelled photographs, and 400 steps for everybody.
 
 # %% tags=["hide-input"]
-photographs = results.read("unlabelled-cifar")["metrics"]
-figures.show(*unlabelled.by_labels(photographs))
+cifar = results.read("unlabelled-cifar")["metrics"]
+figures.show(*unlabelled.by_labels(cifar))
 
 # %% [markdown]
 # On the left, every marker is one run, with its own draw of labels. Any start beats none.
-# With 500 labels MAE gets as far as the network from scratch with 1,000: 42 and 41%. And
-# that's no head start. The right panel says that from 500 labels all four know their own
-# photographs by heart. MPP is no better than drawn shapes here; with 5,000 labels it is (a
-# result).
+# From 500 labels MAE is nearly seven points ahead of the network from scratch. And this time
+# that's no head start: the right panel says that all four know their own 500 by heart. MPP
+# is no better than drawn shapes here; from 5,000 labels it is (a result).
 #
 # Does MAE's lead really grow, from seven points to ten? Look right before you believe it.
 # From scratch, the network knows hardly more than half of its own 5,000, so it isn't done. In

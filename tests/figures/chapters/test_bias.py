@@ -7,13 +7,15 @@ from matplotlib.colors import to_hex
 from vitedu.figures.chapters import bias
 from vitedu.figures.palette import ATTENTION, PATCHES
 
-ROW = {"value": 70.0, "per_seed": [69.0, 70.0, 71.0]}
 METRICS = {
-    f"{network}-{task}{off}-10k{steps}": ROW | {"value": value}
+    f"{network}-same{off}-{number}": {
+        "value": value,
+        "per_seed": [69.0, 70.0, 71.0],
+        "train_per_seed": [99.0, 99.0, 99.0],
+    }
     for network, value in (("vit", 98.0), ("resnet", 60.0))
-    for task in ("same", "which")
     for off in ("", "-off")
-    for steps in ("", "-1200-steps")
+    for number in ("300", "fresh")
 }
 
 
@@ -25,19 +27,19 @@ def test_puzzles_have_the_lines_of_their_patches():
     assert alt == "Two."
 
 
-def test_the_two_by_two_has_a_line_for_each_network_in_each_panel():
-    figure, alt = bias.two_by_two(METRICS)
-    assert len(figure.axes) == 4
+def test_accuracy_over_numbers_has_two_lines_for_each_network():
+    panels = {"here": "same", "there": "same-off"}
+    figure, alt = bias.by_number(METRICS, panels)
+    assert [axes.get_title() for axes in figure.axes] == ["here", "there"]
     for axes in figure.axes:
         curves = [bars.lines[0] for bars in axes.containers]
         for line, (color, shift) in zip(
-            curves, ((PATCHES, 1.0), (ATTENTION, 1.05)), strict=True
+            curves, ((PATCHES, 1.0), (ATTENTION, 1.08)), strict=True
         ):
-            places = [shift * steps for steps in (300, 1200)]
+            places = [shift * place for place in (300, bias.FRESH)]
             assert list(line.get_xdata()) == pytest.approx(places)
             assert to_hex(line.get_color()) == color
-    assert "a stranger? anywhere: ResNet 60% after 300" in alt
-    assert "ViT 98% after 300, ViT 98% after 1,200" in alt
+    assert "there: ResNet 60, 60 (its own 99, 99); ViT 98, 98" in alt
 
 
 def test_pieces_are_beside_their_photograph():

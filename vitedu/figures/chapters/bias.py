@@ -1,5 +1,7 @@
 """Chapter 17: puzzles of glyphs, who learns which, and shuffled pieces."""
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-QUESTIONS = {"which": "a stranger?", "same": "the same?"}
-WHERE = {"": "on the grid", "-off": "anywhere"}
-STEPS = {"": 300, "-1200-steps": 1200}
-SHIFTS = {"hybrid": 0.95, "resnet": 1.0, "vit": 1.05}  # to tell them apart
+FRESH = 250_000  # where pictures that never come back are drawn
+NUMBERS = {"300": 300, "1k": 1_000, "3k": 3_000, "10k": 10_000, "30k": 30_000}
+NUMBERS |= {"fresh": FRESH}
+SHIFTS = {"hybrid": 0.92, "resnet": 1.0, "vit": 1.08}  # to tell them apart
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
 
@@ -77,39 +79,44 @@ def jumbled(
     return figure, alt
 
 
-def two_by_two(
+def by_number(
     metrics: Mapping[str, Mapping[str, Any]],
+    panels: Mapping[str, str],
 ) -> "tuple[Figure, str]":
-    """Test accuracy over steps, from 10,000 pictures, a panel for each task.
+    """Accuracy over the number of pictures to learn from.
 
-    `metrics` are those of the record, "vit-same-off-10k-1200-steps" and so on;
-    a row that is not there is left out. A small point is a seed.
+    A panel is a task, by its title. Rows are called "vit-same-off-10k" and so
+    on, and one that is not there is left out. Lines are new pictures, dashed
+    ones those learned from; a small point is a seed.
     """
+    rows = math.ceil(len(panels) / 2)
     figure, grid = chart(
-        WIDTH, 5.2, 2, 2, sharex=True, sharey=True, squeeze=False
+        WIDTH, 2.6 * rows, rows, 2, sharex=True, sharey=True, squeeze=False
     )
     told = []
-    for row, (question, asked) in zip(grid, QUESTIONS.items(), strict=True):
-        for axes, (off, where) in zip(row, WHERE.items(), strict=True):
-            said = []
-            for network, shift in SHIFTS.items():
-                task = f"{network}-{question}{off}-10k"
-                said += _curve(axes, network, task, shift, metrics)
-            axes.axhline(50, color=PALE, linestyle="--", linewidth=1)
-            axes.set_title(f"{asked}\n{where}", fontsize=12)
-            axes.set(xscale="log", xlim=(200, 1800), ylim=(43, 103))
-            axes.set_xticks([*STEPS.values()], ["300", "1,200"])
-            axes.minorticks_off()
-            axes.tick_params(labelsize=11)
-            bare(axes)
-            told.append(f"{asked} {where}: {', '.join(said)}")
-    grid[0, 0].legend(fontsize=11, frameon=False, loc="center right")
-    figure.supxlabel("steps", fontsize=12)
-    figure.supylabel("test accuracy (%)", fontsize=12)
+    for axes, (title, task) in zip(grid.flat, panels.items(), strict=True):
+        said = []
+        for network in SHIFTS:
+            said += _curve(axes, network, task, metrics)
+        axes.axhline(50, color=PALE, linestyle=":", linewidth=1)
+        axes.set_title(title, fontsize=12)
+        axes.set(xscale="log", xlim=(200, 450_000), ylim=(43, 103))
+        axes.set_xticks(
+            [300, 3_000, 30_000, FRESH], ["300", "3k", "30k", "fresh"]
+        )
+        axes.minorticks_off()
+        axes.tick_params(labelsize=11)
+        bare(axes)
+        told.append(f"{title.replace(chr(10), ' ')}: {'; '.join(said)}")
+    handles, names = grid[0, 1].get_legend_handles_labels()
+    look = {"fontsize": 11, "frameon": False, "ncols": 3}
+    figure.legend(handles, names, loc="outside upper center", **look)
+    figure.supxlabel("pictures to learn from", fontsize=12)
+    figure.supylabel("right answers (%)", fontsize=12)
     alt = (
-        "Test accuracy by number of steps in four panels, after 10,000 "
-        f"pictures, means over seeds. {'; '.join(told)}. Guessing gives "
-        "50%."
+        "Right answers in % to new pictures, and to those learned from, after "
+        f"{', '.join(NUMBERS)} pictures, means over seeds. {'. '.join(told)}. "
+        "Guessing gives 50%."
     )
     return figure, alt
 
@@ -118,31 +125,33 @@ def _curve(
     axes: "Axes",
     network: str,
     task: str,
-    shift: float,
     metrics: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """A line of `two_by_two`, moved sideways; returns it in words."""
-    name, color, marker = NETWORKS[network]
+    """Two lines of `by_number`, moved sideways; returns them in words."""
+    label, color, marker = NETWORKS[network]
     rows = {
-        steps: metrics[f"{task}{suffix}"]
-        for suffix, steps in STEPS.items()
-        if f"{task}{suffix}" in metrics
+        number: metrics[f"{network}-{task}-{number}"]
+        for number in NUMBERS
+        if f"{network}-{task}-{number}" in metrics
     }
     if not rows:
         return []
-    places = [shift * steps for steps in rows]
+    places = [SHIFTS[network] * NUMBERS[number] for number in rows]
+    own = [statistics.mean(row["train_per_seed"]) for row in rows.values()]
+    look = {"color": color, "linewidth": 1.2, "alpha": 0.8}
+    axes.plot(places, own, linestyle=(0, (4, 2)), **look)
     for place, row in zip(places, rows.values(), strict=True):
         seeds = row["per_seed"]
         look = {"color": color, "markersize": 3, "alpha": 0.45}
         axes.plot([place] * len(seeds), seeds, "o", linestyle="none", **look)
     means = [row["value"] for row in rows.values()]
     errors = [standard_error(row["per_seed"]) for row in rows.values()]
-    look = {"color": color, "linewidth": 2, "capsize": 3, "markersize": 6}
-    axes.errorbar(places, means, errors, fmt=f"{marker}-", label=name, **look)
-    return [
-        f"{name} {mean:.0f}% after {steps:,}"
-        for steps, mean in zip(rows, means, strict=True)
-    ]
+    look = {"color": color, "linewidth": 2, "capsize": 2, "markersize": 5}
+    axes.errorbar(places, means, errors, fmt=f"{marker}-", label=label, **look)
+    new, known = (
+        ", ".join(f"{value:.0f}" for value in values) for values in (means, own)
+    )
+    return [f"{label} {new} (its own {known})"]
 
 
 def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":

@@ -227,14 +227,14 @@ def by_labels(
                 places = [place] * len(seeds)
                 label = None if place else words
                 axes.plot(places, seeds, marker=marker, label=label, **look)
-            told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)} %")
+            told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)}%")
         axes.set_xticks(range(3), [f"{k:,}" for k in LABELS])
         axes.set(xlabel="labelled photographs", ylim=(0, 102))
         axes.set_title(title, fontsize=12)
         bare(axes)
-    left = grid[0]
+    left, right = grid
     left.set(ylabel="right (%)", ylim=(30, 62))
-    left.legend(frameon=False, fontsize=9, loc="upper left", reverse=True)
+    right.legend(frameon=False, fontsize=9, loc="lower left", reverse=True)
     half, counts = len(BEGUN), ", ".join(f"{k:,}" for k in LABELS)
     return figure, (
         f"Accuracy after fine-tuning with {counts} labelled photographs. On "

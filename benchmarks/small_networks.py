@@ -1,20 +1,10 @@
-"""A ViT, a small ResNet and a hybrid on two glyphs: which, or the same?
+"""A small ViT, ResNet and hybrid, and how one of them is trained.
 
-    python benchmarks/bias_on_glyphs.py
-
-The hybrid is the ResNet with one block of a ViT in place of its last block.
-Each learns from 1,000 or 10,000 pictures of 16 x 16 pixels, with glyphs on the
-grid of its patches or anywhere, in 300 or 1,200 steps, and is judged on 2,000
-others. An image costs all about as much (1.4 M multiply-adds). For each
-question a network has the best of growing rates on 1,000 of 3,000 training
-images, held out, after 300 steps. Each training leaves a file in `runs/glyphs`;
-what has one is not repeated, and several of these may run at once.
-`vitedu/results/bias-on-glyphs.json` has the rows whose seeds are all there, and
-`bias-hybrid.json` those of the hybrid, with three seeds and not five; take one
-out to have it measured anew.
+The hybrid is the ResNet with one block of a ViT in place of its last block. A
+picture of 16 x 16 pixels costs all about as much (1.4 M multiply-adds).
+`glyphs_by_number` and `shuffled_digits` measure with them.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -23,29 +13,20 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from recorded import result_fields
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from vitedu import budget, results
-from vitedu.data import glyphs
+from vitedu import budget
 from vitedu.model import SinCos2D, ViT, ViTConfig
 from vitedu.plain import warmup_cosine
 
 ROOT = Path(__file__).parents[1]
-TARGET = ROOT / "vitedu/results/bias-on-glyphs.json"
-HYBRID = TARGET.with_stem("bias-hybrid")
 RUNS = ROOT / "runs/glyphs"
-SEEDS = (0, 1, 2, 3, 4)
-STEPS, BATCH = 300, 64
-SIZES = {"1k": 1_000, "10k": 10_000}
+BATCH = 64
 RATES = (2e-3, 4e-3, 8e-3)
-NUM_TEST = 2_000
-DRAW = {"same": glyphs.same_or_different, "which": glyphs.which}
 
 
 class Block(nn.Module):
@@ -110,42 +91,6 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "resnet": resnet,
     "hybrid": hybrid,
 }
-
-
-class Row(NamedTuple):
-    """One line of the table: three trainings."""
-
-    network: str
-    task: str
-    size: str
-    steps: int = STEPS
-
-    @property
-    def name(self) -> str:
-        """As its metric is called: "vit-same-off-10k-1200-steps"."""
-        name = f"{self.network}-{self.task}-{self.size}"
-        return name if self.steps == STEPS else f"{name}-{self.steps}-steps"
-
-    def pictures(
-        self, count: int, seed: int, alphabet: int = 0
-    ) -> tuple[Tensor, Tensor]:
-        """Values around 0, and labels."""
-        question, *off = self.task.split("-")
-        drawn = DRAW[question](
-            count, on_grid=not off, seed=seed, alphabet=alphabet
-        )
-        return (drawn.images - 128.0) / 64, drawn.labels
-
-
-BOTH = ("vit", "resnet")
-OFF, LONG = ("which-off", "same-off"), 4 * STEPS
-ROWS = [
-    *(Row(n, t, "10k", LONG) for t in OFF for n in BOTH),
-    *(Row(n, t, "10k") for t in ("which", "same", *OFF) for n in BOTH),
-    *(Row(n, "same", "1k") for n in BOTH),
-    *(Row("hybrid", t, "10k", LONG) for t in reversed(OFF)),
-    *(Row("hybrid", t, "10k") for t in (*OFF, "same", "which")),
-]
 
 
 def kept(
@@ -226,15 +171,6 @@ def learned(
     return model.eval(), round(time.perf_counter() - started, 1)
 
 
-def held_out(row: Row, lr: float) -> dict:
-    """Accuracy on a third of 3,000 images, by which a rate is chosen."""
-    images, labels = row.pictures(3_000, 0)
-    data = images[:2_000], labels[:2_000]
-    model, seconds = learned(NETWORKS[row.network], data, lr, STEPS, 0)
-    value = percent(right(model, images[2_000:], labels[2_000:]))
-    return {"value": value, "seconds": seconds}
-
-
 def climb(
     name: str, held_out: Callable[[float], dict], guess: float
 ) -> dict[float, float] | None:
@@ -256,30 +192,6 @@ def climb(
                 waiting.append(2 * best)
             elif best == min(reached):
                 waiting.append(best / 2)
-    return reached
-
-
-def train_row(row: Row, lr: float, seed: int) -> dict:
-    """One training: new pictures, those it learned from, other glyphs."""
-    data = row.pictures(SIZES[row.size], 0)
-    model, seconds = learned(NETWORKS[row.network], data, lr, row.steps, seed)
-    images, labels = row.pictures(NUM_TEST, 1)
-    tested = right(model, images, labels)
-    reached = {
-        "test": percent(tested),
-        "train": percent(right(model, data[0][:1000], data[1][:1000])),
-        "seconds": seconds,
-    }
-    if row.task.startswith("same"):
-        other = row.pictures(NUM_TEST, 1, alphabet=1)
-        # two equal glyphs have an even number of bright pixels together
-        even = (images > 0.5).sum(dim=(1, 2, 3)) % 2 == 0
-        reached |= {
-            "other": percent(right(model, *other)),
-            "equal": percent(tested[labels == 1]),
-            "even": percent(tested[(labels == 0) & even]),
-            "odd": percent(tested[~even]),
-        }
     return reached
 
 
@@ -326,69 +238,3 @@ def metric(
         "lr": max(rates, key=rates.__getitem__),
         "held_out_by_lr": {str(lr): value for lr, value in rates.items()},
     }
-
-
-def seeds_of(row: Row) -> tuple[int, ...]:
-    """All of them; three of the hybrid."""
-    return SEEDS[:3] if row.network == "hybrid" else SEEDS
-
-
-def target_of(row: Row) -> Path:
-    """The record that has this row."""
-    return HYBRID if row.network == "hybrid" else TARGET
-
-
-def write_result(
-    target: Path, seeds: tuple[int, ...], metrics: dict[str, dict]
-) -> None:
-    """Write the rows that are whole, in their order."""
-    seconds = [sum(each["seconds_per_seed"]) for each in metrics.values()]
-    images = Row("vit", "same", "10k").pictures(SIZES["10k"], 0)[0]
-    digest = hashlib.sha256(images.numpy().tobytes()).hexdigest()[:16]
-    result = {
-        **result_fields(
-            target.stem, "python benchmarks/bias_on_glyphs.py", sum(seconds)
-        ),
-        "config": {"batch_size": BATCH, "weight_decay": 0.05, "warmup": 0.1},
-        "metrics": metrics,
-        "seeds": list(seeds),
-        "dataset": {
-            "name": "glyphs",
-            "digest": digest,
-            "num_train": SIZES["10k"],
-            "num_test": NUM_TEST,
-        },
-        "notes": "the digest is that of glyphs-same-10k; train is of the first "
-        "1,000 pictures; other is an alphabet that it never saw; odd and even "
-        "are different pairs by their number of bright pixels",
-    }
-    results.write(target, result)
-
-
-def main() -> None:
-    """Choose the rates, train what is not there yet, record."""
-    known = {
-        target: results.read(target.stem)["metrics"] if target.exists() else {}
-        for target in (TARGET, HYBRID)
-    }
-    for row in ROWS:
-        metrics = known[target_of(row)]
-        if row.name in metrics:
-            continue
-        rates = climb(f"{row.network}-{row.task}", partial(held_out, row), 50)
-        if rates is None:
-            continue
-        lr = max(rates, key=rates.__getitem__)
-        seeds = seeds_of(row)
-        runs = [
-            kept(f"{row.name}-{seed}", partial(train_row, row, lr, seed))
-            for seed in seeds
-        ]
-        if None not in runs:
-            build = NETWORKS[row.network]
-            metrics[row.name] = metric(build, 16, row.steps, runs, rates)
-            write_result(target_of(row), seeds, metrics)
-
-
-if __name__ == "__main__":
-    main()

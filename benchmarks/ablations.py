@@ -8,9 +8,9 @@ alone. Learned tables start at the paper's 0.02 and at 0.5.
 longer: some of these for 2,000 steps.
 positions, pools, shapes, since, axes: CIFAR-10, 10,000 images of the training
 part four times each, judged on 5,000 others of it; with patches of 4 for
-positions and axes, of 8 for the rest. Random flips. Each network of shapes,
-since (what was added to ViTs since the paper) and axes has its own rate, the
-best on 5,000 further images; the list grows until the best is inside.
+positions and axes, of 8 for the rest. Random flips. Each network of shapes
+and since (what was added to ViTs since the paper) has its own rate, the best on
+5,000 further images; the list grows until the best is inside.
 speed: images a second of the networks of `axes`, in turns.
 forty: positions for forty epochs, in batches of 128, each with its own rate in
 the mean of three seeds, learned tables with both initial scales. All rates and
@@ -19,7 +19,7 @@ seeds of a network are trained at once, on a GPU if there is one.
 Each run goes to runs/ablations/ and is not repeated, and several of these may
 run at once; whatever has its three seeds is written to
 `vitedu/results/ablations-*.json`. The file is made by `tools/cifar_jpeg.py`.
-About 50 minutes of one core, without `forty`, for which one needs a GPU.
+About 40 minutes of one core, without `forty`, for which one needs a GPU.
 """
 
 import argparse
@@ -117,7 +117,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "all/1": {"depth": 4, "embed_dim": 40, "mlp_dim": 96},
     "all/2": {"depth": 5, "embed_dim": 48, "mlp_dim": 128},
 }
-SINCE: dict[str, dict[str, Any]] = {  # beside the base of SHAPES
+SINCE: dict[str, dict[str, Any]] = {
+    "as in the paper": {},
     "head drawn at random": {"head": "random"},
     "head with a layer more": {"pre_logits": 32},
     "four registers": {"registers": 4},
@@ -640,8 +641,12 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
             found[f"relation/{kind}/{LARGE}/upper/{s}"] = lambda k=kind, s=s: (
                 relation(k, LARGE, "upper", s)
             )
-    rated = (("since", SINCE), ("shapes", SHAPES), ("axes", AXES))
-    for part, networks in rated:
+    for s in SEEDS:
+        for name, fields in AXES.items():
+            found[f"axes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
+                f, s, source
+            )
+    for part, networks in (("since", SINCE), ("shapes", SHAPES)):
         for s in SEEDS:
             for name, fields in networks.items():
                 found[f"{part}/{name}/{s}"] = (

@@ -52,8 +52,8 @@ SITE = ROOT / "_build/html"
 # as book/_static/book.js names them; what is loaded once it is seen is not here
 BEFORE_CLICK = (
     *("vit.js", "networks.js", "kernels.js", "pictures.js", "try.js"),
-    *("switches.js", "see.js", "train.js", "teach.js", "tasks.js"),
-    *("learner.js", "learn.js", "walk.js", "try.css"),
+    *("see.js", "train.js", "teach.js", "tasks.js", "learner.js"),
+    *("learn.js", "walk.js", "try.css"),
     *("digits.js", "mnist-tiny.js", *(f"{name}.jpg" for name in PHOTOS)),
 )
 AFTER_CLICK = (*(f"vit-ti-16-{part}.js" for part in range(1, 9)), "photos.js")

@@ -1,6 +1,7 @@
 """Comparing speeds: turns, ratios and fields; no speed is asserted."""
 
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -187,6 +188,11 @@ def test_the_command_answers_in_text_and_in_json(monkeypatch, capsys):
     assert lines[0].startswith("ViT-Ti/16: ") and "32x32" in lines[0]
     heads = [line.split()[0] for line in lines if "ours / theirs" in line]
     assert heads == ["inference", "training"]
+    ours, ceiling = (
+        float(re.search(form, out)[1])
+        for form in (r"vitedu .* ([\d.]+) %", r"product\): ([\d.]+) TFLOP")
+    )
+    assert 0 <= ours < 100 and 0.001 < ceiling < 1000
     assert "vit-pytorch did not take part: vit-pytorch is not installed" in out
     assert "warming up" in err
     assert main([*COMMAND, "--training", "--json"]) == 0

@@ -41,6 +41,12 @@ def written(text):
     return notebooks.written(text)
 
 
+@functools.cache
+def read(text):
+    """A chapter's text as a notebook, which no test changes either."""
+    return notebooks.read_text(text)
+
+
 def taught(text):
     """The names that a chapter's notebook teaches, in order."""
     return [lock.taught_name(c.source) for c in cells.taught(written(text))]
@@ -57,7 +63,7 @@ def test_every_notebook_has_a_text_and_every_text_a_notebook():
 @named(TEXTS)
 def test_text_and_notebook_hold_the_same_cells(text):
     """Kind, source and all metadata: tags, folding, what the tool fills in."""
-    ours = notebooks.cells_of(notebooks.read_text(text))
+    ours = notebooks.cells_of(read(text))
     theirs = notebooks.cells_of(written(text))
     number = text.stem[:2]
     assert ours == theirs, (
@@ -67,7 +73,7 @@ def test_text_and_notebook_hold_the_same_cells(text):
 
 @named(TEXTS)
 def test_a_text_survives_the_way_to_a_notebook_and_back(text):
-    assert notebooks.write_text(notebooks.read_text(text)) == text.read_text()
+    assert notebooks.write_text(read(text)) == text.read_text()
 
 
 @named(TEXTS)
@@ -220,7 +226,7 @@ def test_a_chapter_uses_the_gpu_that_is_there(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setenv("VITEDU_TIER", asked)
-    _, *code = cells.code(notebooks.read_text(TEXT_OF[stem]))
+    _, *code = cells.code(read(TEXT_OF[stem]))
     sources = [cell.source for cell in code]
     number = next(i for i, source in enumerate(sources) if "TIER =" in source)
     values = {}

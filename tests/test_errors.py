@@ -14,6 +14,7 @@ from vitedu.errors import (
     printable,
     readable_bytes,
     reason,
+    unknown,
 )
 
 
@@ -49,6 +50,12 @@ def test_a_long_message_is_cut_in_its_middle_and_only_once():
     assert "[63511 letters]" in message
     outer = str(UserError(f"config.json is not a run's: {message}"))
     assert outer.endswith(message)
+
+
+def test_of_many_names_half_a_sentence_is_listed():
+    names = [f"m{number:02}" for number in range(25)]
+    assert str(unknown("model", "z", names[:24])).endswith("m22, m23")
+    assert str(unknown("model", "z", names)).endswith("m11, and 13 more")
 
 
 def test_an_error_goes_from_one_process_to_another():

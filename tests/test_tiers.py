@@ -5,6 +5,7 @@ whole notebooks, small, on a stand-in for a GPU (`tests/stand_in.py`).
 """
 
 import ast
+import functools
 import importlib
 import json
 import linecache
@@ -63,12 +64,14 @@ def as_before():
     torch.set_grad_enabled(True)
 
 
+@functools.cache
 def code(path):
     """The sources of a chapter's code cells."""
     cells = jupytext.read(path, fmt="py:percent").cells
     return [each.source for each in cells if each.cell_type == "code"]
 
 
+@functools.cache
 def choosing(path):
     """The cell of tier and device, then the statements that choose sizes."""
     _, first, *others = code(path)  # without the setup

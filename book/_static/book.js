@@ -105,8 +105,10 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Pages with a part of "Try it" load its scripts, one after the other; no other page does.
   if (document.querySelector(".try")) {
-    const names = ["vit.js", "networks.js", "kernels.js", "pictures.js", "try.js",
-      "switches.js"];
+    const names = ["vit.js", "networks.js", "kernels.js", "pictures.js", "try.js"];
+    const stations = "draw look break walk learn photograph shots listen".split(" ");
+    const parts = [...all(".try")].map(({ dataset }) => dataset.part);
+    if (parts.some((part) => !stations.includes(part))) names.push("switches.js");
     if (document.querySelector(".try[data-part=photograph]")) names.push("see.js");
     if (document.querySelector(".try[data-part=learn]")) {
       names.push("train.js", "teach.js", "tasks.js", "learner.js", "learn.js");

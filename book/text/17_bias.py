@@ -122,9 +122,9 @@ def compared(rows):
 compared({"ViT, 1,000 pictures": "vit-which-off-1k"})
 
 # %% [markdown]
-# It knows its own thousand by heart, and it's often wrong about new ones. That's what it looks
-# like if a network is short of *data*. If it got both about equally wrong, it wouldn't even have
-# learned what it has. Then it was trained too briefly, or at a bad rate, or it can't.
+# It knows its own thousand by heart, and it's often wrong about new ones. So it's short of
+# *data*. A network that gets both equally wrong hasn't even learned what it has. It was trained
+# too briefly, or at a bad rate, or it can't.
 #
 # So let's draw more. Beside the ViT we train a small ResNet, which costs as much compute per
 # picture:
@@ -140,9 +140,10 @@ compared(
     }
 )
 
+
 # %% [markdown]
-# The more pictures, the better the ViT. But the ResNet is done with three thousand, and the ViT
-# isn't with thirty thousand. So here the story that you've heard is true.
+# More pictures help the ViT. But the ResNet is done with three thousand, and the ViT isn't with
+# thirty thousand. So here the story that you've heard is true.
 #
 # Why? Anywhere, a glyph can lie across the blue lines in sixteen ways, and is cut into up to four
 # pieces. For the ViT it's as if there were sixteen alphabets, and it has to find out by itself
@@ -243,7 +244,7 @@ print(
 
 
 # %% [markdown]
-# Seven times in ten, with this simple rule. (A cleverer one may get more.) Twice the same glyph
+# Seven times in ten! Twice the same glyph
 # is twice the same number, and that's even. Of the other pairs, two in five are odd, and
 # counting gives them away. Many data sets hide such a *shortcut*, and networks like to find it
 # ([Geirhos et al. 2020](https://arxiv.org/abs/2004.07780)). Ours [hardly use
@@ -299,9 +300,9 @@ compared(
 )
 
 # %% [markdown]
-# Look at the second row, and remember what the two columns tell you. The ResNet knows its
-# three hundred pictures by heart and tosses a coin with new ones. *Now it's the ResNet that
-# needs more data*, and from ten times as many it learns the puzzle, too.
+# Look at the second row. The ResNet knows its three hundred pictures by heart and tosses a coin
+# with new ones. *Now it's the ResNet that needs more data*, and from ten times as many it learns
+# the puzzle, too.
 #
 # But has the ViT understood the question? Sixteen glyphs make 136 pairs, few enough to know by
 # heart. So let's show both networks a second alphabet, sixteen glyphs that nobody has used so
@@ -317,11 +318,10 @@ print(f"one head{'':29} new glyphs {share(others):>11.1%}")
 
 # %% [markdown]
 # The head without weights has no trouble: it compares. The ViT, perfect with its own glyphs, is
-# wrong three times in ten with new ones. It has learned something about "the same", but much of
-# what it knows is about these sixteen. The ResNet, which needed more pictures, has learned more
-# about the question. (That's a result by our rule from [chapter 5](05_mnist.ipynb): the
-# difference is more than three times its error.) A bias makes some things quick to learn, but
-# not necessarily what you meant.
+# wrong three times in ten with new ones. Much of what it knows is about these sixteen. The ResNet,
+# which needed more pictures, does better. (That's a *result* by our rule from [chapter
+# 5](05_mnist.ipynb): the difference is more than three times its error.) A bias makes some
+# things quick to learn, but not necessarily what you meant.
 #
 # ## Why a ResNet finds it hard
 #
@@ -385,19 +385,19 @@ new = score("hybrid-same-off-10k", "other_per_seed")
 print(f"{'hybrid, new alphabet':24}{new:>34}")
 
 # %% [markdown]
-# About nine in ten! Its lead over the ViT is a result; its lead over the ResNet isn't: two of the
-# ResNet's three runs do even better, and one never gets going. And look at the last line: with
-# glyphs that it has never met, the hybrid is still right more than eight times in ten.
+# About nine in ten! Its lead over the ViT is a result. Its lead over the ResNet isn't: two of the
+# ResNet's three runs do even better, and one never gets going. And with glyphs that it has never
+# met, the hybrid is still right more than eight times in ten.
 #
 # Now look at the first line. Does that ViT need more pictures?
 #
 # ## Who wins where
 #
 # Here's the whole experiment: two questions, two ways to place the glyphs, from 300 pictures to
-# *fresh* ones, which are drawn as they're needed and never come back. Solid lines are new
-# pictures, dashed lines are those that the network has learned from. Large points are means,
-# small ones single runs. (In the upper left, the hybrid is missing. Two of its runs got all
-# strangers, too; the third wasn't made.)
+# *fresh* ones, which never come back. Every network has 1,200 steps of 64 pictures. Solid lines
+# are new pictures, dashed lines those that it has learned from. Large points are means, small
+# ones single runs. (In the upper left, the hybrid is missing: one of its three runs wasn't made.
+# The other two do as well as you'd expect.)
 
 # %% tags=["hide-input"]
 panels = {
@@ -412,12 +412,12 @@ figures.show(*bias.by_number(record, panels))
 # Where the dashed line is at the top and the solid line isn't, a network is short of data. You've
 # met two of those: the ViT in the upper right, and the ResNet in the lower left.
 #
-# The lower right is different. From a thousand pictures the ViT learns its own by heart. The more
-# you give it, the *fewer* of its own it gets right, and with new ones it's always close to a coin.
-# Even with fresh pictures for ever, it's right in 58%. If somebody showed you only the solid
-# line, you'd say "it needs more data", and you'd collect another million for a network that
-# can't use what it has. More steps may help, or another network. The other two
-# show that the pictures were enough: nine in ten from thirty thousand.
+# The lower right is different. A thousand pictures the ViT still learns by heart. The more you
+# give it, the *fewer* of its own it gets right, and with new ones it's always close to a coin, even
+# if every picture is fresh. If you saw only the solid line, you'd say "it needs more data", and
+# collect another million for a network that doesn't use what it has. More steps may help (we
+# haven't tried), or another network. For the other two, thirty thousand pictures are enough for
+# nine in ten.
 
 # %% tags=["hide-cell", "nbval-check-output"]
 for task in ("which-off", "same", "same-off"):
@@ -436,8 +436,8 @@ print("checked: the hybrid is close to the better one or ahead")
 # isn't much.) And does it pay to have both? From a thousand pictures on, the hybrid is never more
 # than three points behind the better of the two. Neither of them can say that.
 #
-# Before you repeat that ViTs need more data, ask: what's the question, and how many of its own
-# pictures does the network get right?
+# Before you repeat that ViTs need more data, ask what the question is, and how many of its own
+# pictures the network gets right.
 #
 # ## What the paper measured
 #
@@ -571,8 +571,8 @@ compared(
 # neighbours, and the weights are still shared.
 #
 # Back to our two questions. To find strangers anywhere, the ViT did need more pictures. To find
-# *and* compare, it needed something that pictures can't buy. And what it lacks isn't always worth
-# having: where any two patches had to be compared, it was the ResNet that had to ask for more.
+# *and* compare, it was short of something else. And what it lacks isn't always worth having: where
+# any two patches had to be compared, it was the ResNet that had to ask for more.
 #
 # **To take along**
 #
@@ -627,10 +627,10 @@ compared(
 #
 # ### How fair is it?
 #
-# All networks had 1,200 steps of 64 pictures, so they saw 76,800, most of them more than once. Each
-# point of the figure has the best of four learning rates, judged by 2,000 pictures that are
-# neither learned from nor tested on. Each of the three runs has its own pictures. A picture
-# costs all about as much:
+# In 1,200 steps of 64, a network sees 76,800 pictures: the fresh ones once, all others again and
+# again. Each point of the figure has the best of four learning rates, judged by 2,000 pictures
+# that are neither learned from nor tested on. Each of the three runs has its own pictures. A
+# picture costs all about as much:
 
 # %%
 for network in NAMES:
@@ -639,6 +639,7 @@ for network in NAMES:
     print(f"{network:7}{millions:5.2f} million multiply-adds, ", end="")
     print(f"{row['weights']:7,} weights, rate {row['lr']:g}")
 print(f"{runs['hardware']}, {runs['date']}: {runs['command']}")
+
 
 # %% [markdown]
 # In a third of the rows the best of the four rates was the first or the last, so a better one may
@@ -683,7 +684,7 @@ for many in range(4):
 # %%
 for row in ("vit-same-300", "resnet-same-1k"):
     parts = [
-        f"{key} {statistics.mean(record[row][f'{key}_per_seed']):.1f} %"
+        f"{key} {statistics.mean(record[row][f'{key}_per_seed']):.1f}%"
         for key in ("equal", "even", "odd")
     ]
     print(f"{row:15} {', '.join(parts)}")

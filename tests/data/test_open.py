@@ -313,7 +313,8 @@ FLOATS = np.zeros((5, 3, 6, 8), np.float32)
 
 
 def test_an_empty_folder_holds_no_pictures(folder, tmp_path):
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty/class").mkdir(parents=True)
+    (tmp_path / "empty/loose.png").touch()  # in no class
     assert holds_pictures(folder) and not holds_pictures(tmp_path / "empty")
 
 

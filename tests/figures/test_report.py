@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vitedu.evaluate.confusion import Predictions
-from vitedu.figures.report.charts import charts, svg
+from vitedu.figures.report.charts import charts, curves, svg
 from vitedu.figures.report.examples import SHADE, Example, Measured, lit
 from vitedu.figures.report.page import Contents, render
 
@@ -107,6 +107,13 @@ class Page(HTMLParser):
 def page():
     """A report with curves, which take longest to draw."""
     return Page(render(contents(history=HISTORY)))
+
+
+def test_the_picture_of_a_run_has_its_loss_and_its_accuracy():
+    figure, alt = curves(HISTORY)
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels == ["training loss (nats)", "accuracy (%)"]
+    assert alt.startswith("Training loss goes") and "test 87.5%" in alt
 
 
 def chart_words(page):

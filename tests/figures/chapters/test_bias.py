@@ -39,7 +39,7 @@ def test_accuracy_over_numbers_has_two_lines_for_each_network():
             places = [shift * place for place in (300, bias.FRESH)]
             assert list(line.get_xdata()) == pytest.approx(places)
             assert to_hex(line.get_color()) == color
-    assert "there: ResNet 300 60 (its own 99)" in alt
+    assert "there: ResNet 60, 60 (its own 99, 99); ViT 98, 98" in alt
 
 
 def test_pieces_are_beside_their_photograph():

@@ -113,7 +113,7 @@ def test_a_line_over_labels_for_each_start():
     figure, alt = unlabelled.by_labels(metrics)
     left, right = (axes.lines[0].get_ydata().tolist() for axes in figure.axes)
     assert left == [5, 10, 50] and right == [93, 93, 93]
-    assert "from scratch 5, 10, 50 %" in alt
+    assert "from scratch 5, 10, 50%" in alt
 
 
 def test_a_dot_for_each_head():

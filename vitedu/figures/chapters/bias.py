@@ -114,8 +114,9 @@ def by_number(
     figure.supxlabel("pictures to learn from", fontsize=12)
     figure.supylabel("right answers (%)", fontsize=12)
     alt = (
-        "Right answers to new pictures, and to those learned from, by their "
-        f"number, means over seeds. {'. '.join(told)}. Guessing gives 50%."
+        "Right answers in % to new pictures, and to those learned from, after "
+        f"{', '.join(NUMBERS)} pictures, means over seeds. {'. '.join(told)}. "
+        "Guessing gives 50%."
     )
     return figure, alt
 
@@ -147,10 +148,10 @@ def _curve(
     errors = [standard_error(row["per_seed"]) for row in rows.values()]
     look = {"color": color, "linewidth": 2, "capsize": 2, "markersize": 5}
     axes.errorbar(places, means, errors, fmt=f"{marker}-", label=label, **look)
-    return [
-        f"{label} {number} {mean:.0f} (its own {known:.0f})"
-        for number, mean, known in zip(rows, means, own, strict=True)
-    ]
+    new, known = (
+        ", ".join(f"{value:.0f}" for value in values) for values in (means, own)
+    )
+    return [f"{label} {new} (its own {known})"]
 
 
 def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":

@@ -30,6 +30,7 @@ STARTS = {
 }
 # what their frozen features are called, where it is something else
 FEATURES = {"scratch": "untrained", "mpp-mnist": "MPP", "mae-mnist": "MAE"}
+TARGETS = {"mean": "mean colour", "small": "4 by 4", "pixels": "all pixels"}
 SHOTS = (1, 5, 10)
 # the same on photographs, and a start that has had other labels
 BEGUN = {
@@ -227,7 +228,7 @@ def by_labels(
                 places = [place] * len(seeds)
                 label = None if place else words
                 axes.plot(places, seeds, marker=marker, label=label, **look)
-            told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)} %")
+            told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)}%")
         axes.set_xticks(range(3), [f"{k:,}" for k in LABELS])
         axes.set(xlabel="labelled photographs", ylim=(0, 102))
         axes.set_title(title, fontsize=12)

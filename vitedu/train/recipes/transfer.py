@@ -45,7 +45,7 @@ def finetune(tier: str) -> TrainConfig:
     as you like epochs=10, layer_decay=0.75, model.image_size=384. SGD, as the
     paper fine-tunes (section 4.1). Of 500 photographs or more, 20 a class, a
     tenth is held out to keep the best epoch by (validation=0: none). Expected:
-    97.2 % on ants-bees.
+    97.2% on ants-bees.
     """
     return TrainConfig(
         # `finetune_config` replaces both: by the model of the weights, with as
@@ -66,11 +66,11 @@ def finetune(tier: str) -> TrainConfig:
 
 
 def ants_bees(tier: str) -> TrainConfig:
-    """Ants or bees, 244 photographs: 97.2 %, minutes on a CPU.
+    """Ants or bees, 244 photographs: 97.2%, minutes on a CPU.
 
     The data of PyTorch's tutorial on transfer, by the recipe `finetune`; give
     data=FOLDER if the photographs aren't found and can't be downloaded.
-    Expected: 97.2 %, the mean of seeds 0 to 2 (96.1 to 98.0), on 153
+    Expected: 97.2%, the mean of seeds 0 to 2 (96.1 to 98.0), on 153
     photographs, in one to two minutes of two cores. The set is a small part of
     ImageNet, so the weights may have seen it.
     """
@@ -89,7 +89,7 @@ def trashnet(tier: str) -> TrainConfig:
     TrashNet by the recipe `finetune`, in its authors' parts: 328 to validate
     on, 431 to test on. The same object stands in more than one of them, so an
     object of your own is harder. dataset=trashnet-small takes 120 of the
-    photographs, which are in the package. Three seeds: 92.3 to 94.0 % of the
+    photographs, which are in the package. Three seeds: 92.3 to 94.0% of the
     431, where a linear probe on the frozen features has 84.9.
     """
     return replace(
@@ -102,8 +102,8 @@ def trashnet(tier: str) -> TrainConfig:
 def trashnet_384(tier: str) -> TrainConfig:
     """Waste in six materials, at 384 pixels.
 
-    Like `trashnet`, with 3.7 times the work. Three seeds: 95.8 to 96.3 % of the
-    431; those fine-tuned at 224 have 90.0 to 90.7 % at this size.
+    Like `trashnet`, with 3.7 times the work. Three seeds: 95.8 to 96.3% of the
+    431; those fine-tuned at 224 have 90.0 to 90.7% at this size.
     """
     config = trashnet(tier)
     model = replace(config.model, image_size=(384, 384))
@@ -111,12 +111,12 @@ def trashnet_384(tier: str) -> TrainConfig:
 
 
 def cifar10_finetune(tier: str) -> TrainConfig:
-    """CIFAR-10 from trained weights: 90.7 %, small on a CPU.
+    """CIFAR-10 from trained weights: 90.7%, small on a CPU.
 
     Tier gpu: ViT-B/16 of ImageNet-21k at 384 pixels by the paper's Table 4.
-    Expected: 98.95 % (Table 5, from the paper's own weights); not run by this
+    Expected: 98.95% (Table 5, from the paper's own weights); not run by this
     project. Tier cpu: the embedded ViT-Ti/16, 10,000 images enlarged from 32 to
-    128 pixels, and all 10,000 images to test on: 90.7 % (n = 1, on a JPEG
+    128 pixels, and all 10,000 images to test on: 90.7% (n = 1, on a JPEG
     copy), in eleven minutes of two cores. Give data=FILE.npz if CIFAR-10 isn't
     found and can't be downloaded.
     """
@@ -134,14 +134,14 @@ def cifar10_finetune(tier: str) -> TrainConfig:
 
 
 def imagenet_b16_384(tier: str) -> TrainConfig:
-    """ImageNet at 384 pixels, ViT-B/16: 84 to 86 %.
+    """ImageNet at 384 pixels, ViT-B/16: 84 to 86%.
 
     From weights of ImageNet-21k, by the paper's Table 4; it picks the rate out
-    of 0.003, 0.01, 0.03 and 0.06 on 1 % of the training images
+    of 0.003, 0.01, 0.03 and 0.06 on 1% of the training images
     (validation=0.01). Pictures are squeezed into a square to be evaluated, as
     in the authors' public code. Add micro_batch_size=64 where 512 images at
-    once don't fit. Expected: 85.5 % from these weights (AugReg, Table 3; timm's
-    are at 86.0), 83.97 % (Table 5; timm's are at 84.2) from the paper's own,
+    once don't fit. Expected: 85.5% from these weights (AugReg, Table 3; timm's
+    are at 86.0), 83.97% (Table 5; timm's are at 84.2) from the paper's own,
     weights=timm/vit_base_patch16_224.orig_in21k. Not run on the whole of
     ImageNet by this project.
     """
@@ -149,20 +149,20 @@ def imagenet_b16_384(tier: str) -> TrainConfig:
 
 
 def imagenet_l16_384(tier: str) -> TrainConfig:
-    """ImageNet at 384 pixels, ViT-L/16: 85 to 87 %.
+    """ImageNet at 384 pixels, ViT-L/16: 85 to 87%.
 
-    Like `imagenet-b16-384`, at 0.01. Expected: 85.6 % from these weights
-    (AugReg, Table 3; timm's are at 87.1), 85.15 % (Table 5) from the paper's
+    Like `imagenet-b16-384`, at 0.01. Expected: 85.6% from these weights
+    (AugReg, Table 3; timm's are at 87.1), 85.15% (Table 5) from the paper's
     own, weights=timm/vit_large_patch16_224.orig_in21k.
     """
     return table_4(tier, "imagenet", "ViT-L/16", lr=0.01)
 
 
 def imagenet_l16_512(tier: str) -> TrainConfig:
-    """ImageNet at 512 pixels, ViT-L/16, averaged: 85.3 %.
+    """ImageNet at 512 pixels, ViT-L/16, averaged: 85.3%.
 
     The paper's best settings for ImageNet (Table 2): like `imagenet-l16-384`,
-    and the result is Polyak's average of the weights. Expected: 85.30 % from
+    and the result is Polyak's average of the weights. Expected: 85.30% from
     the paper's own weights, weights=timm/vit_large_patch16_224.orig_in21k.
     """
     config = imagenet_l16_384(tier)
@@ -191,10 +191,10 @@ def table_4(tier: str, dataset: str, model: str, *, lr: float) -> TrainConfig:
 
 
 def mae_finetune_b16(tier: str) -> TrainConfig:
-    """ImageNet from MAE's ViT-B/16, AdamW: 83.7 %.
+    """ImageNet from MAE's ViT-B/16, AdamW: 83.7%.
 
     From weights that learned without labels (He et al. 2021 and their code).
-    Expected: 83.66 %. Differs from its authors': the norm comes before the
+    Expected: 83.66%. Differs from its authors': the norm comes before the
     mean, RandAugment's magnitude has no noise, and the cosine ends at 0, not at
     1e-6.
     """

@@ -618,7 +618,8 @@ for name, (switch, _) in INGREDIENTS.items():
     run = every[f"{switch}, 24 epochs, seed 0"]
     said = [f"{x:+.1f}" if abs(x) > band else "nothing" for x in points[name]]
     print(
-        f"{name:24}{said[0]:>9}  {said[1]:>9}{run['train'] - run['value']:11.0f}"
+        f"{name:24}{said[0]:>9}  {said[1]:>9}"
+        f"{run['train'] - run['value']:11.0f}"
     )
 run = every["recipe, 24 epochs, seed 0"]
 print(f"{'(the recipe itself)':44}{run['train'] - run['value']:11.0f}")

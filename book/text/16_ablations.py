@@ -574,9 +574,9 @@ figures.show(*ablations.rates(curves))
 
 # %% [markdown]
 # From 0.001 to 0.008 the loud start is two to three points behind the quiet one. With the spread of
-# all these runs [pooled](#The-rule-about-luck), each of these is a result. At 0.016 it has caught up. That's the
-# largest rate that we tried, and the best for the loud start, so a larger one might still help
-# it. Each at its best, it's about two errors behind, which is hardly a hint.
+# all these runs [pooled](#The-rule-about-luck), each of these is a result. At 0.016
+# it has caught up. That's the largest rate that we tried, and the best for the loud start, so a
+# larger one might still help it. Each at its best, it's about two errors behind, which is hardly a hint.
 #
 # We've trained relative positions for four rounds only, all with one rate. After those, relative
 # was two points ahead of *none* (a hint), and no further from the two tables than luck.

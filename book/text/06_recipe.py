@@ -593,6 +593,7 @@ twins = [every[f"recipe, 40 epochs, seed {seed}"]["value"] for seed in range(3)]
 band = 2 * math.sqrt(2) * statistics.stdev(twins)  # of two single runs
 
 
+# %% tags=["nbval-ignore-output", "hide-input"]
 def brings(switch, epochs):
     """Points that an ingredient brings, put in ("with") or left out ("no")."""
     with_it, without = (

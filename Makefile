@@ -24,7 +24,7 @@ book: setup  ## train a first ViT, build the site; DATA=download fetches MNIST
 
 check: setup  ## format, lint, fast tests: under a minute
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
-	$(BIN)/python -m pytest -q -m "not slow and not browser" -n 2
+	$(BIN)/python -m pytest -q -m "not slow and not browser" -n 2 --dist worksteal
 
 test: setup  ## everything that CI runs: lint, site, tests, browser, notebooks
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/python tools/site_build.py

@@ -26,7 +26,6 @@ import argparse
 import hashlib
 import json
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -38,6 +37,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from kept import kept
 from recorded import result_fields
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -552,7 +552,7 @@ def at_rates(
         part = f"{name}/{'-'.join(f'{rate:g}' for rate in waiting)}"
         if not may_run and not file_of(part).exists():
             return found or None
-        known = kept(part, partial(for_forty, fields, waiting, source))
+        known = kept(file_of(part), partial(for_forty, fields, waiting, source))
         if known is None:
             return None
         by_rate = known["rates"] | found.get("rates", {})
@@ -662,43 +662,11 @@ def file_of(name: str) -> Path:
     return KEPT / (name.replace("/", "-").replace(", ", "-") + ".json")
 
 
-def kept(name: str, compute: Callable[[], Any]) -> Any:
-    """What the file of this name has; None: another process is at it."""
-    path = file_of(name)
-    claim, part = path.with_suffix(".claim"), path.with_suffix(".part")
-    while not path.exists():
-        try:
-            with claim.open("x") as file:
-                file.write(str(os.getpid()))
-        except FileExistsError:
-            if not stopped(claim):
-                return None
-            claim.unlink(missing_ok=True)
-            continue
-        started = time.perf_counter()
-        part.write_text(json.dumps(compute()))
-        part.rename(path)
-        claim.unlink()
-        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
-    return json.loads(path.read_text())
-
-
 def waited_for(name: str, compute: Callable[[], Any]) -> Any:
     """What the file of this name has, be it another process that fills it."""
-    while (found := kept(name, compute)) is None:
+    while (found := kept(file_of(name), compute)) is None:
         time.sleep(1)
     return found
-
-
-def stopped(claim: Path) -> bool:
-    """Whether the process that made this file is no more."""
-    try:
-        os.kill(int(claim.read_text()), 0)
-    except ProcessLookupError:
-        return True
-    except (FileNotFoundError, ValueError):  # done, or just made
-        return False
-    return False
 
 
 def config_of(part: str, name: str) -> ViTConfig:
@@ -912,7 +880,7 @@ def main() -> None:
     wanted = runs(source)
     for name, run in wanted.items():
         if not parts or name.split("/")[0] in parts:
-            kept(name, run)
+            kept(file_of(name), run)
     forty = positions(PLACES) | positions(MORE_PLACES)
     found = {}
     for name, fields in forty.items():

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from kept import kept, read
+from kept import kept_with_time, read
 from recorded import result_fields
 from torch import Tensor, nn
 
@@ -165,7 +165,7 @@ def climb(network: str) -> dict[float, dict[str, Any]] | None:
     waiting, reached = list(RATES), {}
     while waiting:
         found = {
-            lr: kept(
+            lr: kept_with_time(
                 RUNS / f"rate-{network}-{lr:g}.json",
                 partial(trained, network, CHOOSING, lr, 0, "choose"),
                 DEVICE,
@@ -198,7 +198,7 @@ def work() -> bool:
                 continue
             lr = best_of(rates)
             runs = [
-                kept(
+                kept_with_time(
                     RUNS / f"{network}-{size}-{seed}.json",
                     partial(trained, network, size, lr, seed),
                     DEVICE,

@@ -18,10 +18,8 @@ Every piece leaves a file in `runs/families`, and what has one is not repeated.
 Made for a GPU.
 """
 
-import fcntl
 import gc
 import hashlib
-import json
 import statistics
 import sys
 import time
@@ -35,6 +33,7 @@ import torch
 import torch.nn.functional as F
 from device_loop import normalised, train
 from family_networks import BUILD, FAMILIES, SIZES, macs
+from kept import kept
 from recorded import result_fields
 from resnets_on_shapes import NETWORKS as OLD_NETWORKS
 from torch import Tensor, nn
@@ -67,25 +66,14 @@ CHUNK, FOR_SHOTS = 4_000, 600
 COMPUTED: list[str] = []  # by this process
 
 
-def kept(name: str, compute: Callable[[], dict]) -> dict | None:
+def item(name: str, compute: Callable[[], dict]) -> dict | None:
     """What the file of this name has; None: another process is at it."""
     path = RUNS / f"{name}.json"
     if not path.exists():
         if "--record" in sys.argv:
             return None
-        RUNS.mkdir(parents=True, exist_ok=True)
-        with open(path.with_suffix(".lock"), "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return None
-            if not path.exists():
-                part = path.with_suffix(".part")
-                part.write_text(json.dumps(compute()))
-                part.rename(path)
-                COMPUTED.append(name)
-                print(name, path.read_text()[:150], flush=True)
-    return json.loads(path.read_text())
+        COMPUTED.append(name)
+    return kept(path, compute)
 
 
 def draw(part: str, first: int) -> dict:
@@ -106,7 +94,7 @@ def pictures(part: str) -> tuple[Tensor, Tensor]:
     """All of a part, on the device: uint8 (n, 3, 64, 64), int64 (n,)."""
     chunks = range(0, PARTS[part][2], CHUNK)
     while None in [
-        kept(f"{part}-{first}", partial(draw, part, first)) for first in chunks
+        item(f"{part}-{first}", partial(draw, part, first)) for first in chunks
     ]:
         time.sleep(0.5)
     images, labels = (
@@ -211,7 +199,7 @@ def climb(network: str) -> dict[float, dict] | None:
     while waiting:
         for lr in sorted(waiting):
             start = partial(learn, BUILD[network], PARTS["train"][2], lr, 0)
-            runs[lr] = kept(f"{network}-100k-0-{lr:g}", start)
+            runs[lr] = item(f"{network}-100k-0-{lr:g}", start)
         if None in runs.values():
             return None
         best = best_of(runs)
@@ -266,7 +254,7 @@ def runs_of(row: Row) -> tuple[list[dict], dict[float, dict]] | None:
         start = partial(learn, BUILD[row.network], count, lr)
     seeds = SEEDS[len(first) :]
     runs = [
-        kept(f"{row.name}-{each}", partial(start, each, *more))
+        item(f"{row.name}-{each}", partial(start, each, *more))
         for each in seeds
     ]
     return None if None in runs else (first + runs, rates)
@@ -326,8 +314,8 @@ def write_record(
     name: str, claim: str, when: str, rows: list[Row], whole: dict[Row, tuple]
 ) -> None:
     """The rows that are whole, as measured on the machine of the first run."""
-    machine = kept("machine", lambda: results.machine(DEVICE))
-    first = kept("train-0", partial(draw, "train", 0))
+    machine = item("machine", lambda: results.machine(DEVICE))
+    first = item("train-0", partial(draw, "train", 0))
     metrics = {
         row.name: metric(row, when, *whole[row]) for row in rows if row in whole
     }

@@ -27,8 +27,9 @@ from typing import NamedTuple
 import small_networks as small
 import torch
 import torch.nn.functional as F
+from kept import kept
 from recorded import result_fields
-from small_networks import ROOT, kept, macs, percent, vit
+from small_networks import ROOT, macs, percent, vit
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -333,7 +334,7 @@ def train_cell(cell: Cell, known: list[tuple[float, ...]]) -> None:
     """The stacks of all seeds and rates; not what another process is at."""
     for rates, seed in itertools.product(known, SEEDS):
         name = f"{cell.name}-{rates[0]:g}-{seed}"
-        kept(name, partial(train_stack, cell, rates, seed), RUNS)
+        kept(RUNS / f"{name}.json", partial(train_stack, cell, rates, seed))
 
 
 def runs_of(cell: Cell) -> list[dict]:
@@ -431,7 +432,8 @@ def write_result() -> None:
         "are different pairs by their number of bright pixels; products of "
         "matrices in TF32 on a GPU",
     }
-    results.write(TARGET, result)
+    if result["metrics"]:
+        results.write(TARGET, result)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kept import kept, read
+from kept import kept_with_time, read
 from recorded import result_fields
 
 from vitedu import budget, results
@@ -208,7 +208,7 @@ def climb(
     waiting, reached = list(RATES[network, optimizer]), {}
     while waiting:
         found = {
-            lr: kept(
+            lr: kept_with_time(
                 ROOT
                 / f"runs/{how.name}/rate-{network}-{optimizer}-{lr:g}.json",
                 partial(held_out, row, lr, how),
@@ -279,7 +279,7 @@ def work(how: Length) -> bool:
             continue
         lr = best_of(rates)
         runs = [
-            kept(
+            kept_with_time(
                 how.folder / f"{row.name}-{seed}.json",
                 partial(train_row, row, lr, seed, how),
                 DEVICE,

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import torch
 from einops import rearrange
+from kept import kept
 from recorded import result_fields
 from small_networks import (
+    RUNS,
     climb,
-    kept,
     learned,
     metric,
     percent,
@@ -110,7 +111,8 @@ def main() -> None:
         lr = max(rates, key=rates.__getitem__)
         runs = [
             kept(
-                f"{name}-{seed}", partial(train_once, network, order, lr, seed)
+                RUNS / f"{name}-{seed}.json",
+                partial(train_once, network, order, lr, seed),
             )
             for seed in SEEDS
         ]

@@ -5,9 +5,7 @@ picture of 16 x 16 pixels costs all about as much (1.4 M multiply-adds).
 `glyphs_by_number` and `shuffled_digits` measure with them.
 """
 
-import json
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from kept import kept
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -93,32 +92,6 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def kept(
-    name: str, compute: Callable[[], dict], folder: Path = RUNS
-) -> dict | None:
-    """What the file of this name has; None: another process is at it."""
-    path = folder / f"{name}.json"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(alive(each) for each in folder.glob(f"{name}.[0-9]*")):
-            return None
-        claim = path.with_suffix(f".{os.getpid()}")
-        claim.touch()
-        claim.write_text(json.dumps(compute()))
-        claim.rename(path)
-        print(name, path.read_text()[:500], flush=True)
-    return json.loads(path.read_text())
-
-
-def alive(claim: Path) -> bool:
-    try:
-        os.kill(int(claim.suffix[1:]), 0)
-    except ProcessLookupError:
-        claim.unlink(missing_ok=True)
-        return False
-    return True
-
-
 def train(
     model: nn.Module,
     images: Tensor,
@@ -182,7 +155,7 @@ def climb(
     waiting = list(RATES)
     while waiting:
         lr = waiting.pop(0)
-        found = kept(f"rate-{name}-{lr:g}", partial(held_out, lr))
+        found = kept(RUNS / f"rate-{name}-{lr:g}.json", partial(held_out, lr))
         if found is None:
             return None
         reached[lr] = found["value"]

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from kept import kept, read
+from kept import kept_with_time, read
 from recorded import result_fields
 
 import vitedu
@@ -275,7 +275,7 @@ def by_rate(name: str, cifar: str) -> dict[float, float] | None:
     while waiting:
         found = {
             lr: [
-                kept(
+                kept_with_time(
                     KEPT / f"tuned-{name}-{seed}-{lr:g}-choose.json",
                     partial(tried, name, seed, lr, cifar),
                     DEVICE,
@@ -306,7 +306,7 @@ def tune(cifar: str) -> bool:
             continue
         lr = max(reached, key=reached.__getitem__)
         runs = [
-            kept(
+            kept_with_time(
                 KEPT / f"tuned-{name}-{seed}-{lr:g}.json",
                 partial(tuned, name, seed, lr, cifar),
                 DEVICE,
@@ -341,7 +341,7 @@ def probe(cifar: str) -> None:
     for name in TASKS:
         for how in ("frozen", "pixels"):
             runs = [
-                kept(
+                kept_with_time(
                     KEPT / f"{name}-{seed}-{how}.json",
                     partial(probed, name, seed, how, cifar),
                     CPU,

@@ -133,8 +133,8 @@ figures.show(*recipe.parting({"": seen}))
 # Suppose you add an ingredient and get one point more. A different seed might have done
 # that, too. So first ask how far apart twins are: runs that differ only in the seed.
 #
-# Here's a record of many variants, three seeds each, trained by the package on these very
-# pictures. One variant is the tutorial, so you've just trained a fourth twin of these:
+# Here's a record of many variants, three seeds each, trained by the package on these
+# pictures. One variant is the tutorial, so you've just trained a fourth twin:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 record = results.read("cifar-switches")
@@ -161,8 +161,8 @@ spread = math.sqrt(sum((seed - mean) ** 2 for seed in seeds) / 2)
 print(f"mean {mean:.1f}, spread {spread:.1f}, error {spread / 3**0.5:.1f}")
 
 # %% [markdown]
-# But can three runs tell you their own spread? Draw three random numbers whose true spread
-# is 1, and do it ten times:
+# But can three runs tell you their own spread? Draw three random numbers whose true
+# spread is 1, ten times over:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 three = np.random.default_rng(0).normal(0, 1, (10, 3))
@@ -289,9 +289,8 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 
 
 # %% [markdown]
-# In the middle it sees things that aren't there. Its two best guesses never name a cat
-# *and* a coffee. If you want a network to say "half and half", you have to train it on
-# that.
+# In the middle it sees things that aren't there. If you want a network to say "half and
+# half", you have to train it on that.
 #
 # <div class="try" data-part="mixup"></div>
 #
@@ -398,10 +397,10 @@ two_epochs(torch.optim.Adam)
 # The weights are gone, and the network is well on its way to one answer for everything.
 # **What could be wrong?**
 #
-# With the decay $\delta$, PyTorch's `Adam` adds $\delta\,w$ to the *gradient* of the weight
-# $w$. At the start that's 0.3 times 0.0886, far more than the gradient itself. Then Adam
-# divides by the size, so every step is as long as the learning rate $\eta$, and it points
-# where the decay wants it. The weights march to zero at full speed, without an error or a
+# With the decay $\delta$, PyTorch's `Adam` adds $\delta\,w$ to the *gradient* of the
+# weight $w$. At the start that's 0.3 times 0.0886, far more than the gradient itself.
+# Then Adam divides by the size, so every step is as long as the learning rate $\eta$, and
+# points where the decay wants it. The weights march to zero at full speed, without a
 # warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
@@ -594,6 +593,7 @@ twins = [every[f"recipe, 40 epochs, seed {seed}"]["value"] for seed in range(3)]
 band = 2 * math.sqrt(2) * statistics.stdev(twins)  # of two single runs
 
 
+# %% tags=["nbval-ignore-output", "hide-input"]
 def brings(switch, epochs):
     """Points that an ingredient brings, put in ("with") or left out ("no")."""
     with_it, without = (
@@ -619,7 +619,8 @@ for name, (switch, _) in INGREDIENTS.items():
     run = every[f"{switch}, 24 epochs, seed 0"]
     said = [f"{x:+.1f}" if abs(x) > band else "nothing" for x in points[name]]
     print(
-        f"{name:24}{said[0]:>9}  {said[1]:>9}{run['train'] - run['value']:11.0f}"
+        f"{name:24}{said[0]:>9}  {said[1]:>9}"
+        f"{run['train'] - run['value']:11.0f}"
     )
 run = every["recipe, 24 epochs, seed 0"]
 print(f"{'(the recipe itself)':44}{run['train'] - run['value']:11.0f}")

@@ -608,7 +608,7 @@ figures.show(*inside.crosses(shown, columns=2))
 print(f"{'':24} test digits  row or column, less the others")
 for name, row in record.items():
     crosses = ", ".join(f"{x:.2f}" for x in row["cross_per_seed"])
-    print(f"{name:24} {row['value']:9.1f} %  {crosses}")
+    print(f"{name:24} {row['value']:9.1f}%  {crosses}")
 
 # %% [markdown]
 # None of them shows a cross or a hill. A higher rate moves the table further away from its

@@ -627,10 +627,10 @@ compared(
 #
 # ### How fair is it?
 #
-# All networks had 1,200 steps of 64 pictures, so they saw 76,800, most of them more than once. Each
-# point of the figure has the best of four learning rates, judged by 2,000 pictures that are
-# neither learned from nor tested on. Each of the three runs has its own pictures. A picture
-# costs all about as much:
+# In 1,200 steps of 64, a network sees 76,800 pictures: the fresh ones once, all others again and
+# again. Each point of the figure has the best of four learning rates, judged by 2,000 pictures
+# that are neither learned from nor tested on. Each of the three runs has its own pictures. A
+# picture costs all about as much:
 
 # %%
 for network in NAMES:

@@ -435,10 +435,11 @@ print(f"or anywhere from {low:.0f} to {high:.0f}")
 # ## Left of the table
 #
 # Table 6 begins at 50 exaFLOPs. What's it like further left, where you and I can pay? We drew
-# 100,000 shapes and trained three small networks of our own: a ViT, a ResNet and a hybrid, each
-# with some six million multiply-adds for a picture. Each saw half a million pictures, moved and
-# flipped at random. Each had three seeds, and the learning rate that was best for it on shapes
-# held out.
+# 100,000 pictures, each with a coloured shape of one of ten kinds: a disc, a star, a hexagon.
+# Which kind is it? We trained three small networks on that: a ViT, a ResNet and a hybrid, each
+# with six or seven million multiply-adds for a picture. Each saw half a million pictures, the
+# drawn ones moved and flipped at random. Each had three seeds, and the learning rate that was
+# best for it on shapes held out.
 
 # %% [markdown] tags=["predict"]
 # That's about twenty *tera*FLOPs for each network (a million of them make an exaFLOP), three million

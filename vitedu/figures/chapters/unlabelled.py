@@ -30,6 +30,7 @@ STARTS = {
 }
 # what their frozen features are called, where it is something else
 FEATURES = {"scratch": "untrained", "mpp-mnist": "MPP", "mae-mnist": "MAE"}
+TARGETS = {"mean": "mean colour", "small": "4 by 4", "pixels": "all pixels"}
 SHOTS = (1, 5, 10)
 # the same on photographs, and a start that has had other labels
 BEGUN = {

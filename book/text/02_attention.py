@@ -414,7 +414,7 @@ print("the colours are right, and the attention is at the twins")
 # $$
 #
 # Here $k$ is the number of heads (the bold $\mathbf{k}$ is a key). So that more heads
-# don't cost more, each is narrower: $D_h = D / k$. (The folded cell goes head by head, as
+# don't cost more, each is narrower: $D_h = D / k$. (The hidden cell goes head by head, as
 # the equation does.)
 
 
@@ -928,7 +928,7 @@ for name, t in {"224 px": 197, "384 px": 577, "1x1 patches": 50_177}.items():
 # (6) and (7) piece by piece and never holds the whole map ([Dao et al.
 # 2022](https://arxiv.org/abs/2205.14135)). The package's own networks use it.
 #
-# The folded cell below checks that it computes what ours does. It also loads our
+# The hidden cell below checks that it computes what ours does. It also loads our
 # weights into `nn.MultiheadAttention` with `batch_first=True`, whose `in_proj` is our
 # `qkv` and whose `out_proj` is our `proj`.
 

@@ -54,7 +54,7 @@ from vitedu.plain import ViT, patchify
 # touch those until near the end. Of the rest we hold out a random sixth, to see how we're
 # doing.
 #
-# A folded cell loads them: `x_learn` are the images to learn from, with pixels from 0 to
+# A hidden cell loads them: `x_learn` are the images to learn from, with pixels from 0 to
 # 1, and `y_learn` their labels; `x_held` and `y_held` are held out.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -765,7 +765,7 @@ print("five steps give the weights of torch.optim.Adam")
 # %% [markdown]
 # ### The doorstep in a real run
 #
-# A folded cell repeats the shifted run of fifteen epochs at a constant 0.01. These are the
+# A hidden cell repeats the shifted run of fifteen epochs at a constant 0.01. These are the
 # losses and the rates of both.
 
 # %% tags=["nbval-ignore-output", "hide-input"]

@@ -13,7 +13,7 @@ import vitedu
 # *ResNet*, a deep network of *convolutions*, which halves its map of the sheet twice. So
 # both divide the sheet into 7×7 places, four pixels apart. Then we move the digits.
 #
-# A folded cell loads 2,500 digits of 14×14 pixels, builds the two `networks`, and defines
+# A hidden cell loads 2,500 digits of 14×14 pixels, builds the two `networks`, and defines
 # `at(digits, row, column)`, which puts digits on empty sheets of 28×28.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -187,7 +187,7 @@ def convolve(x, kernel):
 
 
 # %% [markdown]
-# Let's look for vertical edges in the cat's photograph. A folded cell defines
+# Let's look for vertical edges in the cat's photograph. A hidden cell defines
 # `view(step)`, the photograph moved by some pixels to the right. PyTorch has our loop
 # under the name `F.conv2d`:
 
@@ -849,7 +849,7 @@ class StdConv(nn.Conv2d):
 
 
 # %% [markdown]
-# `compare(stride)`, from a folded cell, gives your block and the package's `Bottleneck`
+# `compare(stride)`, from a hidden cell, gives your block and the package's `Bottleneck`
 # the same weights and the same input, and prints the largest difference as a share of the
 # largest number. *The same* means less than $10^{-12}$, rounding in float64. A new block
 # looks up the name `conv`, so we can try yours:

@@ -91,7 +91,7 @@ def test(model, where):
 #
 # We train a small ViT (two blocks, 32 wide) on four thousand such pictures, for 500 steps. Then
 # we ask it about a thousand new ones of the same kind, and about a thousand where both patterns
-# are in the *lower* half. (Folded cells have `network`, `learn` and `test`, all as short as in
+# are in the *lower* half. (Hidden cells have `network`, `learn` and `test`, all as short as in
 # [chapter 5](05_mnist.ipynb).)
 
 # %% tags=["nbval-ignore-output"]

@@ -75,7 +75,7 @@ figures.show(*drawings.table(accuracies))
 # two thousand. A hybrid is a ViT that reads a ResNet's map instead of patches ([chapter
 # 14](14_resnets.ipynb)).
 #
-# A folded cell has read the table. `columns("vit")` gives the compute and the errors of the
+# A hidden cell has read the table. `columns("vit")` gives the compute and the errors of the
 # six ViTs. An error is what's missing to a hundred percent.
 #
 # ## Count it again
@@ -289,7 +289,7 @@ print("checked: the record of the package says the same")
 # not one of the intervals reaches down to one. But a second
 # digit would mean nothing.
 #
-# Is even that honest? We can rehearse it. A folded cell pretends that our two lines are the
+# Is even that honest? We can rehearse it. A hidden cell pretends that our two lines are the
 # truth, invents hundreds of tables with as much scatter as the real one, and counts how often the
 # interval contains what it should.
 

@@ -13,7 +13,7 @@ import vitedu
 # what was underneath.
 #
 # Here are eight digits that it has never seen. We cover 37 of their 49 patches, and ask.
-# (The folded cells load our small network as `model`, and draw. `complete` covers the pictures
+# (The hidden cells load our small network as `model`, and draw. `complete` covers the pictures
 # and fills in what's hidden; we'll take it apart below.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]

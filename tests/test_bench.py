@@ -190,7 +190,7 @@ def test_the_command_answers_in_text_and_in_json(monkeypatch, capsys):
     assert heads == ["inference", "training"]
     ours, ceiling = (
         float(re.search(form, out)[1])
-        for form in (r"vitedu .* ([\d.]+) %", r"product\): ([\d.]+) TFLOP")
+        for form in (r"vitedu .* ([\d.]+)%", r"product\): ([\d.]+) TFLOP")
     )
     assert 0 <= ours < 100 and 0.001 < ceiling < 1000
     assert "vit-pytorch did not take part: vit-pytorch is not installed" in out

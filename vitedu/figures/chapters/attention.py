@@ -183,7 +183,7 @@ def layer() -> "tuple[Figure, str]":
     # z, then q, k, v: four rows of six numbers, three a head
     _cells(axes, (middle - 41, 752), [STREAM] * 6)
     label(axes, (middle - 62, 774), r"$\mathbf{z}$", fontsize=15)
-    label(axes, (middle + 54, 774), "4 tokens, one per row", ha="left")
+    label(axes, (middle + 50, 774), "4 tokens, one per row", ha="left")
     arrow(axes, (middle, 748), (middle, 724))
     for name, place in (("q", 62), ("k", 190), ("v", 318)):
         _cells(axes, (place, 560), [GREENS[0]] * 3 + [LIGHTER[0]] * 3)

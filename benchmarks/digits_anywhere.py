@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from kept import kept_with_time, read
+from kept import climb, kept_with_time, read
 from recorded import result_fields
 from torch import Tensor, nn
 
@@ -160,32 +160,26 @@ def trained(
     }
 
 
-def climb(network: str) -> dict[float, dict[str, Any]] | None:
+def rates_of(network: str) -> dict[float, dict[str, Any]] | None:
     """What each rate reached; None: another process is at one of them."""
-    waiting, reached = list(RATES), {}
-    while waiting:
-        found = {
-            lr: kept_with_time(
-                RUNS / f"rate-{network}-{lr:g}.json",
-                partial(trained, network, CHOOSING, lr, 0, "choose"),
-                DEVICE,
-            )
-            for lr in waiting
-        }
-        if None in found.values():
-            return None
-        reached |= found
-        best = best_of(reached)
-        waiting = []
-        if best == max(reached):
-            waiting.append(2 * best)
-        elif best == min(reached):
-            waiting.append(best / 2)
-    return reached
+
+    def measure(lr: float) -> dict[str, Any] | None:
+        return kept_with_time(
+            RUNS / f"rate-{network}-{lr:g}.json",
+            partial(trained, network, CHOOSING, lr, 0, "choose"),
+            DEVICE,
+        )
+
+    return climb(measure, RATES, right_of)
+
+
+def right_of(run: dict[str, Any]) -> float:
+    """Percent of a trained network."""
+    return run["found"]["test"]
 
 
 def best_of(rates: dict[float, dict[str, Any]]) -> float:
-    return max(rates, key=lambda lr: rates[lr]["found"]["test"])
+    return max(rates, key=lambda lr: right_of(rates[lr]))
 
 
 def work() -> bool:
@@ -193,7 +187,7 @@ def work() -> bool:
     metrics = {}
     for sizes in (SIZES[:2], SIZES[2:]):
         for network, size in product(NETWORKS, sizes):
-            rates = climb(network)
+            rates = rates_of(network)
             if rates is None:
                 continue
             lr = best_of(rates)

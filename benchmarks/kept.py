@@ -6,7 +6,7 @@
 import fcntl
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +52,29 @@ def kept_with_time(
 def read(path: Path) -> Any:
     """What is kept there, if anything is."""
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def climb(
+    measure: Callable[[float], Any],
+    rates: Iterable[float],
+    score: Callable[[Any], float],
+    factor: float = 2.0,
+) -> dict[float, Any] | None:
+    """What each learning rate comes to; None: another process is at one.
+
+    While the best by `score` is at an end of the list, one further on follows,
+    `factor` times as high or as low.
+    """
+    waiting, reached = list(rates), {}
+    while waiting:
+        found = {lr: measure(lr) for lr in waiting}
+        if None in found.values():
+            return None
+        reached |= found
+        best = max(reached, key=lambda lr: score(reached[lr]))
+        waiting = []
+        if best == max(reached):
+            waiting.append(factor * best)
+        elif best == min(reached):
+            waiting.append(best / factor)
+    return reached

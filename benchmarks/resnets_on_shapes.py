@@ -23,7 +23,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kept import kept_with_time, read
+from kept import climb, kept_with_time, read
 from recorded import result_fields
 
 from vitedu import budget, results
@@ -200,36 +200,29 @@ def held_out(row: Row, lr: float, how: Length) -> dict[str, Any]:
         return {"test": 0.0, "train": 0.0}
 
 
-def climb(
+def rates_of(
     network: str, optimizer: str, how: Length
 ) -> dict[float, dict[str, Any]] | None:
     """What each rate reached; None: another process is at one of them."""
     row = Row(network, CHOOSING, optimizer)
-    waiting, reached = list(RATES[network, optimizer]), {}
-    while waiting:
-        found = {
-            lr: kept_with_time(
-                ROOT
-                / f"runs/{how.name}/rate-{network}-{optimizer}-{lr:g}.json",
-                partial(held_out, row, lr, how),
-                DEVICE,
-            )
-            for lr in waiting
-        }
-        if None in found.values():
-            return None
-        reached |= found
-        best = best_of(reached)
-        waiting = []
-        if best == max(reached):
-            waiting.append(2 * best)
-        elif best == min(reached):
-            waiting.append(best / 2)
-    return reached
+
+    def measure(lr: float) -> dict[str, Any] | None:
+        return kept_with_time(
+            how.folder / f"rate-{network}-{optimizer}-{lr:g}.json",
+            partial(held_out, row, lr, how),
+            DEVICE,
+        )
+
+    return climb(measure, RATES[network, optimizer], right_of)
+
+
+def right_of(run: dict[str, Any]) -> float:
+    """Percent of a trained network."""
+    return run["found"]["test"]
 
 
 def best_of(rates: dict[float, dict[str, Any]]) -> float:
-    return max(rates, key=lambda lr: rates[lr]["found"]["test"])
+    return max(rates, key=lambda lr: right_of(rates[lr]))
 
 
 def train_row(row: Row, lr: float, seed: int, how: Length) -> dict[str, Any]:
@@ -272,9 +265,9 @@ def work(how: Length) -> bool:
     metrics = {}
     # rates first, so that nobody has to wait for them for long
     for key in RATES:
-        climb(*key, how)
+        rates_of(*key, how)
     for row in rows:
-        rates = climb(row.network, row.optimizer, how)
+        rates = rates_of(row.network, row.optimizer, how)
         if rates is None:
             continue
         lr = best_of(rates)

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from kept import kept_with_time, read
+from kept import climb, kept_with_time, read
 from recorded import result_fields
 
 import vitedu
@@ -271,30 +271,23 @@ def tried(name: str, seed: int, lr: float, cifar: str) -> dict[str, float]:
 
 def by_rate(name: str, cifar: str) -> dict[float, float] | None:
     """What each rate reaches on the 200; None: others are still at it."""
-    waiting, reached = list(RATES), {}
-    while waiting:
-        found = {
-            lr: [
-                kept_with_time(
-                    KEPT / f"tuned-{name}-{seed}-{lr:g}-choose.json",
-                    partial(tried, name, seed, lr, cifar),
-                    DEVICE,
-                )
-                for seed in SEEDS
-            ]
-            for lr in waiting
-        }
-        if any(None in each for each in found.values()):
-            return None
-        for lr, parts in found.items():
-            reached[lr] = fmean(part["found"]["test"] for part in parts)
-        best = max(reached, key=reached.__getitem__)
-        waiting = []
-        if best == max(reached):
-            waiting.append(3 * best)
-        elif best == min(reached):
-            waiting.append(best / 3)
-    return reached
+
+    def measure(lr: float) -> list[dict[str, Any]] | None:
+        parts = [
+            kept_with_time(
+                KEPT / f"tuned-{name}-{seed}-{lr:g}-choose.json",
+                partial(tried, name, seed, lr, cifar),
+                DEVICE,
+            )
+            for seed in SEEDS
+        ]
+        return None if None in parts else parts
+
+    def mean(parts: list[dict[str, Any]]) -> float:
+        return fmean(part["found"]["test"] for part in parts)
+
+    reached = climb(measure, RATES, mean, factor=3)
+    return reached and {lr: mean(parts) for lr, parts in reached.items()}
 
 
 def tune(cifar: str) -> bool:

@@ -37,6 +37,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from graphs import captured
 from kept import kept
 from recorded import result_fields
 from torch import Tensor, nn
@@ -462,7 +463,7 @@ class Many:
         """All steps; on a GPU as one graph, so that Python is no bottleneck."""
         self.model.train()
         is_graph = DEVICE.type == "cuda" and not options().no_graph
-        step = captured(self) if is_graph else self.step
+        step = replayed(self) if is_graph else self.step
         for _ in range(self.steps):
             step()
         self.model.eval()
@@ -477,23 +478,10 @@ class Many:
         return (100 * count.double() / len(data[1])).tolist()
 
 
-def captured(many: Many) -> Callable[[], None]:
+def replayed(many: Many) -> Callable[[], None]:
     """A step as a CUDA graph; as it is, where that can't be made."""
     state = (many.weights, many.first), (many.moments, 0), (many.step_number, 0)
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            many.step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph, step = torch.cuda.CUDAGraph(), many.step
-    try:
-        with torch.cuda.graph(graph):
-            many.step()
-        step = graph.replay
-    except RuntimeError as error:
-        print(f"no graph, step by step: {error}", flush=True)
-        torch.cuda.synchronize()
+    step = captured(many.step) or many.step
     with torch.no_grad():
         for values, first in state:
             values.copy_(torch.as_tensor(first, device=DEVICE))

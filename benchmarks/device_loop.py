@@ -7,11 +7,11 @@ random. A GPU gets every update as a graph, since a small network's kernels
 would wait for the host.
 """
 
-import sys
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from graphs import captured
 from torch import Tensor, nn
 
 from vitedu.plain import warmup_cosine
@@ -87,7 +87,7 @@ def train(
         gradients_and_step()
 
     if device.type == "cuda":
-        update = captured(update, gradients_and_step, optimizer)
+        update = replayed(gradients_and_step, optimizer) or update
     for step in range(steps):
         rate = warmup_cosine(step + 1, lr, steps + 1, steps // 10)
         for group in optimizer.param_groups:
@@ -99,30 +99,16 @@ def train(
             watch(step + 1)
 
 
-def captured(
-    update: Callable[[], None],
-    gradients_and_step: Callable[[], None],
-    optimizer: torch.optim.Optimizer,
-) -> Callable[[], None]:
+def replayed(
+    gradients_and_step: Callable[[], None], optimizer: torch.optim.Optimizer
+) -> Callable[[], None] | None:
     """The update as a CUDA graph, which is started by one call.
 
-    The three updates before it, at a rate of 0, leave the weights alone.
+    Three updates before it, at a rate of 0, leave the weights alone, and
+    without gradients its backward pass writes them, adds to none.
     """
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            update()
-    torch.cuda.current_stream().wait_stream(side)
-    optimizer.zero_grad()  # so that backward writes gradients, adds to none
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            gradients_and_step()
-    except RuntimeError as error:
-        print(f"steps aren't replayed: {error}", file=sys.stderr, flush=True)
-        graph = None
+    replay = captured(gradients_and_step, before=optimizer.zero_grad)
     for state in optimizer.state.values():
         for tensor in state.values():
             tensor.zero_()
-    return update if graph is None else graph.replay
+    return replay

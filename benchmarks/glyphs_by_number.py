@@ -27,6 +27,7 @@ from typing import NamedTuple
 import small_networks as small
 import torch
 import torch.nn.functional as F
+from graphs import captured
 from kept import kept
 from recorded import result_fields
 from small_networks import ROOT, macs, percent, vit
@@ -259,20 +260,7 @@ def repeat(step: Callable[[], None], steps: int) -> None:
         for _ in range(steps):
             step()
         return
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    play = graph.replay
-    try:
-        with torch.cuda.graph(graph):
-            step()
-    except RuntimeError as error:
-        print("no graph:", error, flush=True)
-        play = step
+    play = captured(step) or step
     for _ in range(steps - 3):
         play()
     torch.cuda.synchronize()

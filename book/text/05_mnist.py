@@ -470,7 +470,7 @@ RUNGS = {
 
 # %% [markdown]
 # How a run ends also depends on its *seed*, which decides the first weights and the order
-# of the images. So every rung gets three seeds: eighteen short trainings, about four
+# of the images. So every rung gets three seeds: eighteen short runs, about four
 # minutes.
 
 # %% tags=["nbval-ignore-output"]
@@ -856,7 +856,7 @@ print(f"{accuracy(third, centre(x_test), y_test):.2%} of the test images")
 #
 # Blank it with what? With −1, the patch becomes empty paper. But then a patch that was
 # empty anyway can't make any difference, so damage follows ink by construction. So we do
-# it a second time, with the mean of that patch over all the training digits. (A folded
+# it a second time, with the mean of that patch over all the training digits. (A hidden
 # cell loads your weights into the package's network, which can record attention maps.)
 
 # %% tags=["nbval-check-output", "hide-cell"]

@@ -28,7 +28,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from vitedu import files
-from vitedu.data.feed.order import seed_from
+from vitedu.data.feed.source import seed_from
 from vitedu.data.labels import check_known
 from vitedu.data.open import reader_of
 from vitedu.data.prepared_index import (

@@ -37,7 +37,7 @@ from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import OtherRun
 from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState, count_steps
+from vitedu.train.step import TrainState, count_steps
 from vitedu.weights import load
 from vitedu.weights.load import find_arrays
 from vitedu.weights.save import check_fits, expected_shapes

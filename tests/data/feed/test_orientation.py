@@ -10,7 +10,7 @@ from PIL import Image
 from tests.photographs import photographed
 from vitedu.compat import import_torchvision
 from vitedu.data import Augment, PreprocessSpec, as_source, prepare
-from vitedu.data.augment.crop import cropped_pixels
+from vitedu.data.feed.pictures import cropped_pixels
 from vitedu.data.readers.folder import pictures_in
 from vitedu.evaluate.predict import decoded, find_pictures
 from vitedu.pictures import read_image

@@ -520,7 +520,7 @@ class Alone(Photos):
 
 
 class Others(Photos):
-    """The same classes in another order."""
+    """Photos with their classes in another order."""
 
     classes = ("ant", "cat", "bee")
 

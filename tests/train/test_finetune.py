@@ -258,7 +258,7 @@ def test_a_dataset_of_your_own_works_as_well(here):
 
 
 class Prepared(Greys):
-    """The same as floats, as a transform of the data set's own makes them."""
+    """Floats, made of the greys by the data set's own transform."""
 
     def __getitem__(self, index):
         pixels, label = super().__getitem__(index)

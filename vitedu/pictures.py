@@ -270,7 +270,7 @@ def as_image(
             f"a picture is grey or RGB, but the model wants {channels} channels"
         )
     if is_encoded(picture):
-        with opened(picture) as image:
+        with open_picture(picture) as image:
             return converted(image, channels, orientation)
     if isinstance(picture, Image.Image):
         whole = picture
@@ -285,7 +285,7 @@ def as_image(
 
 
 @contextmanager
-def opened(file: File) -> Iterator["Image"]:
+def open_picture(file: File) -> Iterator["Image"]:
     """A picture with only its header read; pillow decodes it on use."""
     with header(file) as image, reading(name_of(file)):
         yield image

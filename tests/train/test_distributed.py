@@ -18,7 +18,6 @@ from tests.train.runs import PATIENCE, SHORT, Two, stopper, write_set
 from vitedu.train import fit
 from vitedu.train.checkpoint import read_saved
 from vitedu.train.processes import SINGLE, from_environment
-from vitedu.train.processes.distributed import Distributed
 from vitedu.train.run_folder import RunFolder
 from vitedu.weights import read_weights
 
@@ -240,7 +239,10 @@ def environment(monkeypatch):
     return set_variables
 
 
+@pytest.mark.slow  # a second, for PyTorch's checkpoints of several processes
 def test_torchrun_says_which_process_this_is(environment):
+    from vitedu.train.processes.distributed import Distributed
+
     environment()
     here = from_environment()
     assert isinstance(here, Distributed)

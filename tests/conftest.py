@@ -102,8 +102,7 @@ def in_groups(items):
     All clients are one group, for what they import. Files of short tests come
     last, so that all workers are done at about the same time.
     """
-    long = {x.path for x in items if x.get_closest_marker("slow")}
-    long |= {x.path for x in items if x.get_closest_marker("browser")}
+    long = {x.path for x in items if {"slow", "browser"} & {*x.keywords}}
     for item in items:
         folder, name = item.path.parent.name, item.path.stem
         group = folder if folder == "clients" else f"{folder}/{name}"

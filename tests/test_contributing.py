@@ -44,8 +44,7 @@ def test_every_name_it_points_at_is_in_its_file():
         )
 
 
-# the first half of the run of the worked example, and its command, with which
-# it goes on
+# half of the run of the worked example, and its command, which goes on
 PROGRAM = """
 import sys
 from dataclasses import replace

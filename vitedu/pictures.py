@@ -297,7 +297,7 @@ def header(file: File) -> "Image":
     source: Path | BinaryIO
     if isinstance(file, str | PathLike):
         source = file if isinstance(file, Path) else user_path(file)
-        if not os.path.isfile(source):
+        if not (os.path.isfile(source) and os.access(source, os.R_OK)):
             _check_file(source)
     elif isinstance(file, bytes):
         source = io.BytesIO(file)

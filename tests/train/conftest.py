@@ -1,5 +1,7 @@
 """A folder to run in."""
 
+import signal
+
 import pytest
 
 from tests.train.runs import write_set
@@ -11,3 +13,11 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_set(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def on_the_keyboard():
+    """Ctrl-C as at a terminal: what is started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -19,8 +19,7 @@ from vitedu.data.catalogue import sets_of
 from vitedu.data.locate import present
 from vitedu.errors import UserError, counted, did_you_mean, readable_bytes
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
-from vitedu.model.config import named_fields
-from vitedu.model.network import NetworkConfig, network_config_of
+from vitedu.model.network import NetworkConfig
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import dotted
 from vitedu.train.finetune import tier_of, with_weights
@@ -29,6 +28,7 @@ from vitedu.train.precision import concrete
 from vitedu.weights import load
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.mapping import listed
+from vitedu.weights.named import is_network, network_config_of
 
 # Settings for the smallest GPUs, at the price of time.
 LOW_MEMORY = {
@@ -43,7 +43,7 @@ def info(options: argparse.Namespace) -> Answer:
     if len(words) > 1:
         raise UserError(f"info takes one name, got {len(words)}")
     name = words[0] if words else None
-    if name and (name in RESNETS or named_fields(name)):
+    if name and is_network(name):
         return info_paper(name, fields)
     if fields and (name in (None, "data", "device") or name in RECIPES):
         raise UserError(f"{', '.join(fields)} belongs to a model or to weights")

@@ -71,7 +71,7 @@ def network_config_of(name: str, **fields: Any) -> NetworkConfig:
     """
     if name in RESNETS:
         return resnet_config(name, **fields)
-    if is_network(name):
+    if name in (*NAMES, *HYBRIDS) or is_like_timms(name):
         return vit_config(name, **fields)
     raise unknown("model", name, [*NAMES, *HYBRIDS, *RESNETS])
 

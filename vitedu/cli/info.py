@@ -22,7 +22,7 @@ from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
 from vitedu.model.network import NetworkConfig
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import dotted
-from vitedu.train.finetune import tier_of, with_weights
+from vitedu.train.finetune import LEAST, SHARE, tier_of, with_weights
 from vitedu.train.optimizer import parameter_groups
 from vitedu.train.precision import concrete
 from vitedu.weights import load
@@ -35,6 +35,12 @@ LOW_MEMORY = {
     "micro_batch_size": "8",
     "activation_checkpointing": "true",
     "precision": "fp16",
+}
+# of the recipe finetune, which waits for the data
+BY_DATA = {
+    "model.num_classes": "counted in the data",
+    "validation": f"{SHARE} of {LEAST / SHARE:.0f} photographs or more, else 0",
+    "keep": "best with validation, else last",
 }
 
 
@@ -246,7 +252,8 @@ def info_recipe(name: str, options: argparse.Namespace) -> Answer:
         config = with_weights(config, str(config.weights), num_classes)
     with torch.device("meta"):  # shapes alone, no memory
         model = new_network(config.model)
-    rows = dotted(config.to_json())
+    found = dict(dotted(config.to_json()))
+    rows = list((found | (BY_DATA if name == "finetune" else {})).items())
     rows += [
         (
             group["name"],

@@ -2,6 +2,8 @@
 
 import signal
 
+import signal
+
 import pytest
 
 from tests.train.runs import write_set

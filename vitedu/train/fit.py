@@ -112,7 +112,7 @@ def fit(
     Notebooks and terminals show a bar and the notes, unless `progress=False`;
     the logger "vitedu" has the notes anyway, at level INFO. Ctrl-C ends a run
     with `out` after its step: it is saved, KeyboardInterrupt is raised, and the
-    same line goes on. A finished run on pictures has a page, `run.report`.
+    same line goes on. A run on pictures has a page, `run.report`.
 
     Processes started by `torchrun` share every batch of `batch_size` images,
     and every evaluation; only the first one writes and reports.
@@ -217,15 +217,14 @@ def fit(
 
         # The test part, the weights and the result.
         run = loop.finish(command)
+    if folder is not None and processes.is_first and config.needs_labels:
+        draw_page(run, folder, sources.test, should_stop)
     is_stopped = run.result["status"] == "interrupted"
     if is_stopped and keyboard.is_requested():
         raise KeyboardInterrupt(
             f"stopped at step {state.step:,} of {state.num_steps:,} and saved "
             f"in {out}; the same line goes on"
         )
-    is_told = not is_stopped and config.needs_labels
-    if folder is not None and processes.is_first and is_told:
-        draw_page(run, folder, sources.test, should_stop)
     return run
 
 
@@ -237,7 +236,8 @@ def draw_page(
 ) -> None:
     """Write report.html if the test part has pictures; an error is a warning.
 
-    Arrays have one if it is asked for (`vitedu report`).
+    Arrays have one if it is asked for (`vitedu report`). A run that was stopped
+    doesn't make its user wait for the test pictures.
     """
     folder.report.unlink(missing_ok=True)  # of the run before it was finished
     if not isinstance(test, ImageSource):
@@ -245,7 +245,10 @@ def draw_page(
     try:
         from vitedu.figures.report.page import write_report
 
-        write_report(run, folder, test, should_stop or (lambda: False))
+        shown: Source | str = test
+        if run.result["status"] == "interrupted":
+            shown = "the run was stopped; `vitedu report RUN` looks at them"
+        write_report(run, folder, shown, should_stop or (lambda: False))
     except Exception as error:
         warn(f"{folder.report.name} could not be drawn: {reason(error)}")
 

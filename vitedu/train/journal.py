@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
     @property
     def report(self) -> Path | None:
-        """The page report.html, which finished runs on pictures have."""
+        """The page report.html, which runs on pictures have."""
         if self.folder is None or not self.folder.report.exists():
             return None
         return self.folder.report

@@ -558,9 +558,9 @@ print("check: white cells are found best by every head")
 # that their AP is shaky: on the validation pictures, the same ridge head gets more than ten
 # points fewer.
 #
-# The small MLP has one hidden layer, and it's ahead where clumps don't matter. Detectors whose
-# weights have all learned from blood [do better still](#What-others-reach). Ours have learned
-# from photographs of dogs and teapots.
+# The small MLP, with one hidden layer, helps the platelets most. Detectors whose weights have
+# all learned from blood [do better still](#What-others-reach). Ours have learned from
+# photographs of dogs and teapots.
 #
 # What a doctor wants is simpler: how many? We count the MLP's boxes above a score that the
 # validation pictures chose, in each of the test pictures:

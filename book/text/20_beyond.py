@@ -592,9 +592,9 @@ for place, name in enumerate(KINDS):
 # Patches of 16 pixels, from the first block to the last: a plain ViT sees everything at
 # *one scale*. A network of convolutions halves its maps again and again, so a detector can
 # look for platelets in a fine map and for white cells in a coarse one. You've met a second
-# weakness, too: the last blocks know less about *where* than those in the middle. The
-# detectors and segmenters that are built on ViTs mend both, from ViTDet to SAM and DINOv3,
-# and [a table in the second reading](#Who-added-what) says how.
+# weakness, too: the last blocks know less about *where* than those in the middle. People who
+# build on plain ViTs, from ViTDet to SAM and DINOv3, have mended one or the other. [A table in
+# the second reading](#Who-added-what) says how.
 #
 # ## Your own photograph
 #

@@ -59,6 +59,7 @@ figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("patches", "positions", "attention"))
 
+
 # %% [markdown]
 # ## Where am I?
 #
@@ -111,7 +112,7 @@ figures.show(*inside.crosses(table, step=2, framed=(4, 6)))
 # It isn't a law, though. The two networks of this book that read digits and drawn shapes
 # [have no such crosses](#Four-ways-to-train-a-table). Graph paper is what *this* training
 # taught *this* network.
-
+#
 # ## How far does a head look?
 #
 # Back to the riddle. The first suspect is our own measure, so let's build it. A head gives
@@ -317,7 +318,6 @@ long = {
 shares = [x[:, :, 1:, CORNERS].sum(-1).mean().item() for x in maps]
 figures.show(*inside.growth(long, shares))
 
-
 # %% [markdown]
 # In block 8 they explode. From then on they're twenty to forty times as long as a typical
 # token, and soon they get more than half of what the patches attend to. Let's call them
@@ -512,12 +512,12 @@ def after_all(tokens):
 
 
 kept = usual | (torch.arange(197) == 0)  # usual has no corners, nor this
-lengths, answers = after_all(whole[:, kept])
+lengths, shares = after_all(whole[:, kept])
 dropped = torch.full((5, 196), torch.nan)
 dropped[:, usual[1:]] = lengths
 found = {
     "as they are": after_all(whole),
-    "dropped": (dropped, answers),
+    "dropped": (dropped, shares),
     "painted grey": after_all(painted),
     "swapped with the middle": after_all(swapped),
     "moved inwards": after_all(torch.cat([moved[:, :1], moved[:, 5:]], dim=1)),
@@ -634,7 +634,6 @@ components = components[:28].view(28, 3, 16, 16)
 
 # %% tags=["hide-input"]
 figures.show(*inside.filters(components))
-
 
 # %% [markdown]
 # Fine checks, spots, stripes, green against pink. From the second row on there's little

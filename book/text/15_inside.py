@@ -664,7 +664,7 @@ figures.show(*inside.crosses(tables))
 # %% [markdown]
 # No. The shapes' network mostly tells the border from the middle, and the digits' table
 # shows no order at all. In the paper's Figure 10, the table of ViT-L/16 also looks different
-# after each of three trainings. So we trained a ViT of four blocks on MNIST, with patches of
+# after each of three training runs. So we trained a ViT of four blocks on MNIST, with patches of
 # 4 pixels, for two epochs under four settings, three seeds each. Here are the tables of the
 # first seeds.
 

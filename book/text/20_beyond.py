@@ -11,13 +11,10 @@ import vitedu
 # anything is. So let's ask it for something it has never done: to draw a line around what
 # it sees.
 #
-# We take forty drawn pictures of shapes, and for each a *mask*. Here that's a map of the
-# pixels that belong to the shape; nothing is hidden, as it was in
-# [chapter 19](19_unlabelled.ipynb). The network stays frozen, as in
-# [chapter 13](13_few_shot.ipynb), and on its tokens we put a single matrix, found by a
-# formula. (Hidden cells have `drawn`, which draws pictures and masks, and `tokens`, which
-# gives what the patches hold after a block, each token normalised. You'll see `ridge` line
-# by line.)
+# We take forty drawn pictures of shapes, and for each a *mask*: a map of the pixels that belong
+# to the shape. (It hides nothing, unlike the masks of [chapter 19](19_unlabelled.ipynb).) The
+# network stays frozen, as in [chapter 13](13_few_shot.ipynb), and on its tokens we put a
+# single matrix, found by a formula:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -86,6 +83,9 @@ figures.show(*beyond.outlines(new[:8], found[:8], iou))
 print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
 
 # %% [markdown]
+# (Hidden cells have `drawn`, which draws pictures and masks, and `tokens`, which gives what
+# the patches hold after a block, each token normalised. You'll see `ridge` line by line.)
+#
 # These eight pictures are new, and the lines are the matrix's work. It isn't fooled by
 # stripes on the ground, or by a bar lying across the shape. (The star has lost its points:
 # they're thinner than a patch.) *IoU* is

@@ -8,30 +8,13 @@ from torch.testing import assert_close
 
 import vitedu
 from tests.tiny import random_images, random_model
+from vitedu import interpret
 from vitedu.compat import import_timm
-from vitedu.interpret import (
-    as_vit,
-    attention_distance,
-    attention_map,
-    class_token_maps,
-    components,
-    deletion_curve,
-    outlier_tokens,
-    position_similarity,
-    similar_to,
-    test_time_registers,
-    without,
-)
 from vitedu.interpret.tokens import patch_tokens
 from vitedu.model import Axial, Hybrid, Relative, RoPE, SinCos2D
 
-test_time_registers.__test__ = False  # in spite of its name
-HYBRID = {
-    "stem": Hybrid(layers=(1, 1, 1)),
-    "image_size": (32, 48),
-    "patch_size": 1,
-    "num_heads": 2,
-}
+HYBRID = {"stem": Hybrid(layers=(1, 1, 1)), "image_size": (32, 48)}
+HYBRID |= {"patch_size": 1, "num_heads": 2}
 KINDS = [
     {},
     {"registers": 2, "in_channels": 1},
@@ -50,29 +33,29 @@ def maps_of(model, images):
 
 def class_maps(model, images):
     """The last block's, (b, heads, gh, gw)."""
-    vit = as_vit(model)
-    return class_token_maps(maps_of(vit, images), vit.config.grid)[-1]
+    vit = interpret.as_vit(model)
+    return interpret.class_token_maps(maps_of(vit, images), vit.config.grid)[-1]
 
 
 def curves(model, images):
-    order = attention_map(model, images).flatten(1).argsort()
-    return deletion_curve(model, images, order).T
+    order = interpret.attention_map(model, images).flatten(1).argsort()
+    return interpret.deletion_curve(model, images, order).T
 
 
 def removed(model, images):
-    first = torch.zeros(len(images), as_vit(model).config.num_patches)
+    first = torch.zeros(len(images), interpret.as_vit(model).config.num_patches)
     first[:, 0] = 1
-    return without(model, images, first.bool())
+    return interpret.without(model, images, first.bool())
 
 
 LOOKS = {
-    "rollout": attention_map,
-    "rollout of a head": partial(attention_map, head=1, identity=0.0),
+    "rollout": interpret.attention_map,
+    "rollout of a head": partial(interpret.attention_map, head=1, identity=0.0),
     "class maps": class_maps,
-    "components": partial(components, block=0),
-    "similar": partial(similar_to, patch=(1, 0)),
+    "components": partial(interpret.components, block=0),
+    "similar": partial(interpret.similar_to, patch=(1, 0)),
     "tokens": partial(patch_tokens, block=1),
-    "outliers": partial(outlier_tokens, times=1.05),
+    "outliers": partial(interpret.outlier_tokens, times=1.05),
     "curves": curves,
     "removed": removed,
 }
@@ -89,14 +72,20 @@ def test_a_picture_looks_the_same_in_any_batch(fields):
         # float64; maps and colours end in float32
         alone = look(model, images[1:2])
         assert_close(found[1:2], alone, rtol=0, atol=1e-6, msg=name)
-    for look in (attention_map, components, partial(similar_to, patch=(1, 2))):
+    for look in (
+        interpret.attention_map,
+        interpret.components,
+        partial(interpret.similar_to, patch=(1, 2)),
+    ):
         assert look(model, images).shape[:3] == (3, 2, 3)
     far = [
-        attention_distance(maps_of(model, each[None]), (2, 3), 4)
+        interpret.attention_distance(maps_of(model, each[None]), (2, 3), 4)
         for each in images
     ]
-    whole = attention_distance(maps_of(model, images), (2, 3), 4)
+    whole = interpret.attention_distance(maps_of(model, images), (2, 3), 4)
     assert_close(whole, torch.stack(far).mean(dim=0))
+    # and the model is left as it was
+    assert all(block.attn.maps is None for block in model.blocks)
 
 
 @pytest.mark.parametrize("fields", [*KINDS, {"block": Axial()}], ids=str)
@@ -126,9 +115,9 @@ def test_giants_leave_every_kind_that_adds_positions(fields):
         return tokens
 
     model.embed = with_a_giant
-    assert outlier_tokens(model, images)[:, 0].all()
-    moved = test_time_registers(model, images)
-    assert not outlier_tokens(moved, images).any()
+    assert interpret.outlier_tokens(model, images)[:, 0].all()
+    moved = interpret.test_time_registers(model, images)
+    assert not interpret.outlier_tokens(moved, images).any()
     tokens = moved.embed(images)
     assert tokens.shape[1] == embed(images).shape[1] + 1
     assert (tokens[:, at - 1, 0] > 80).all()
@@ -160,7 +149,10 @@ def test_timms_own_models_are_looked_into_too(kind):
     for weight in theirs.parameters():
         if weight.ndim > 1:  # so that the maps aren't even
             torch.nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
-    theirs, ours = theirs.double().eval(), as_vit(theirs.double().eval())
+    theirs, ours = (
+        theirs.double().eval(),
+        interpret.as_vit(theirs.double().eval()),
+    )
     x = torch.randn(2, 3, *theirs.patch_embed.img_size, dtype=torch.float64)
     # timm's hybrids have another epsilon in their norms
     atol = 1e-4 if kind == "hybrid" else 1e-6
@@ -179,8 +171,10 @@ def test_timms_own_models_are_looked_into_too(kind):
     with torch.no_grad():
         theirs(x)
     grid = ours.config.grid
-    far = attention_distance(seen, grid, 8)
-    found = attention_distance(maps_of(ours, x), grid, 8)
+    far = interpret.attention_distance(seen, grid, 8)
+    found = interpret.attention_distance(maps_of(ours, x), grid, 8)
     assert_close(found, far, rtol=0, atol=atol)
-    if kind != "RoPE":
-        assert_close(position_similarity(theirs), position_similarity(ours))
+    learned = [interpret.filters] if kind != "hybrid" else []
+    learned += [interpret.position_similarity] if kind != "RoPE" else []
+    for read in learned:
+        assert_close(read(theirs), read(ours))

@@ -392,11 +392,11 @@ print("the colours are right, and the attention is at the twins")
 # By its colour. Look at the scores in the last line. An equal glyph earns a patch a lot,
 # and an equal colour costs it much of that again. So the twin wins, and not the patch itself.
 #
-# Watch it being learned. Rows ask, columns answer; the triangle marks the framed patch's row, the dotted line is what
-# every patch gives itself. As the loss falls, the map turns into the right one, for a puzzle
-# it never learned from. On the way it even walks into the trap: it learns about glyphs before
-# it learns about colours, so for a while patches give themselves three times as much as at
-# first. Then it climbs out. And nobody ever showed it a map.
+# Watch it being learned. Rows ask, columns answer; the triangle marks the framed patch's row,
+# the dotted line is what every patch gives itself. As the loss falls, the map turns into the
+# right one, for a puzzle it never learned from. On the way it even walks into the trap: it
+# learns about glyphs before it learns about colours, so for a while patches give themselves
+# three times as much as at first. Then it climbs out. And nobody ever showed it a map.
 #
 # ## Several questions at once
 #
@@ -667,8 +667,8 @@ table(stages)
 #
 # Positions pull the two apart before anybody has looked at anything. Then comes block 1,
 # whose heads look for dark cloth wherever it is, and they're alike again. But the cap's
-# patches go on to look at braid, brim and face, and the jacket's at other things. After
-# block 8, the band of the cap stands alone. The dark square has found out what it's a piece
+# patches go on to look at braid and brim, and the jacket's at other things. After block 8,
+# the band of the cap stands alone. The dark square has found out what it's a piece
 # of, and nobody ever told it where a cap ends.
 #
 # **Was that attention?** Switch it off, and it doesn't happen: in whatever way we do it,

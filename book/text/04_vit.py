@@ -196,8 +196,8 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 # %% [markdown]
 # She's back. Each patch took its own row along, so you've only reordered finished tokens.
 # Attention still has no sense of order. It's the tokens themselves that now say where they
-# come from. How much is that worth to a network that has never had it? [Less than you'd
-# think](#Four-kinds-of-positions).
+# come from. (*This* network can't do without its positions. One that was *trained* without
+# them does [surprisingly well](#Four-kinds-of-positions).)
 #
 # Nobody told the network that patch 15 is just below patch 1, and the table starts out
 # random. Here's how similar a learned row is to all the others (the cosine: 1 if two rows

@@ -181,7 +181,8 @@ def train_step(model, optimizer, images, labels):
 # $$ w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v}} $$
 #
 # In the very first step both are means of a single gradient, so $\hat m = g$ and $\hat v =
-# g^2$. (The code adds a tiny number to the root, in case it's 0.)
+# g^2$. (The code adds a tiny number to the root, in case it's 0, and AdamW's little
+# shrinking comes on top.)
 
 # %% [markdown] tags=["predict"]
 # Take a pencil: two weights of the head have the gradients $g = 0.1$ and $g = 0.001$, and
@@ -418,7 +419,6 @@ def climb(seed, lr, loop=train, scale=as_is, shift=as_is):
 by_rate = {lr: climb(0, lr) for lr in (0.001, 0.003, 0.01, 0.03, 0.1)}
 figures.show(*mnist.rates(by_rate))
 
-
 # %% [markdown]
 # 0.001 makes more than twice the mistakes of the best. From 0.01 to 0.03 the curve is
 # nearly flat, and one run each can't tell such neighbours apart. At 0.1 it's a gamble: on
@@ -437,6 +437,7 @@ fall = partial(train, warmup=0.0)
 for name, loop in {"with": train, "without": fall}.items():
     found = [climb(seed, 0.03, loop) for seed in SEEDS]
     print(f"{name:7} warm-up:", ", ".join(f"{each:.1f}%" for each in found))
+
 
 # %% [markdown]
 # Without it, you get two to six times the mistakes, and every run ends somewhere else.
@@ -502,7 +503,6 @@ def with_errors(rungs):
 
 found = with_errors(rungs)
 figures.show(*mnist.ladder(rungs, found))
-
 
 # %% [markdown]
 # The grey dots are seeds, the black mark is their mean, and the whisker its error. Is a rung
@@ -601,6 +601,7 @@ print("no lazy network, and it was trained")
 rival = nn.Sequential(Shift(), nn.Flatten(), nn.Linear(784, 10).to(device))
 train(rival, centre(x_learn), y_learn, LONG, lr=0.01)
 print(f"linear {accuracy(rival[1:], centre(x_test), y_test):.2%}")
+
 
 # %% [markdown]
 # The ViT wins, and it isn't close: the linear layer makes more than four times your
@@ -839,7 +840,9 @@ recorded = {name: record[name]["per_seed"] for name in record}
 recorded["+ rise and fall"] = recorded["+ warm-up"]  # on top of "+ cosine"
 twenty = with_errors({name: recorded[name] for name in RUNGS})
 figures.show(
-    *mnist.ruler({"3 seeds": ratios(with_errors(rungs)), "20 seeds": ratios(twenty)})
+    *mnist.ruler(
+        {"3 seeds": ratios(with_errors(rungs)), "20 seeds": ratios(twenty)}
+    )
 )
 
 # %% [markdown]
@@ -1060,9 +1063,12 @@ print(f"the best of twenty looks {-best:.2f} percent better than it is")
 
 # %% tags=["hide-cell", "nbval-ignore-output"]
 without, with_it = (
-    with_errors({name: recorded[name]})[name] for name in ("+ cosine", "+ warm-up")
+    with_errors({name: recorded[name]})[name]
+    for name in ("+ cosine", "+ warm-up")
 )
-print(f"20 seeds without warm-up: {without[0]:.2f} ± {without[1]:.2f}%", end=", ")
+print(
+    f"20 seeds without warm-up: {without[0]:.2f} ± {without[1]:.2f}%", end=", "
+)
 print(f"with it: {with_it[0]:.2f} ± {with_it[1]:.2f}%")
 
 # %% [markdown]

@@ -243,6 +243,7 @@ def layer() -> "tuple[Figure, str]":
     _cells(axes, (122, 388), [GREENS[1]] * 4)
     _cells(axes, (234, 388), [LIGHTER[1]] * 4)
     label(axes, (102, 410), "$A$", fontsize=15)
+    label(axes, (290, 410), "4 x 4", ha="left")
     for place, name in ((149, "head 1"), (261, "head 2")):
         arrow(axes, (place, 466), (place, 441))
         arrow(axes, (place, 384), (place, 350))

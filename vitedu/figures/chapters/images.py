@@ -142,7 +142,7 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
     label(axes, (middle, 16), "light: negative, dark: positive", fontsize=10.5)
     for place in range(shown):
         for y in (330, 108):
-            dots = (right + 8, y + side / 2 - place * step)
+            dots = (right + 7, y + side / 2 - place * step)
             label(axes, dots, "\N{HORIZONTAL ELLIPSIS}")
     patch = 110 / 14
     corner = 73 + first * patch, 500 - row * patch
@@ -167,8 +167,8 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
     ):
         label(axes, (24, y), symbol, color, 15)
         look = {"ha": "left", "family": "monospace"}
-        label(axes, (224, y + 9), words, color, 11, weight="bold", **look)
-        label(axes, (224, y - 10), shape, color, 10.5, **look)
+        label(axes, (227, y + 9), words, color, 11, weight="bold", **look)
+        label(axes, (227, y - 10), shape, color, 10.5, **look)
     alt = (
         "From top to bottom: a photograph x; three of its 196 patches, each "
         "with the start of its flat row of pixels; the matrix E; and the same "

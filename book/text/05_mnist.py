@@ -603,8 +603,9 @@ print(f"linear {accuracy(rival[1:], centre(x_test), y_test):.2%}")
 
 # %% [markdown]
 # The ViT wins, and it isn't close: the linear layer makes more than four times your
-# mistakes, with as many weights. Half of your lead is the recipe: trained the tutorial's
-# way, at a constant 0.001, the same network makes [twice the mistakes](#Three-records).
+# mistakes, with as many weights. A good part of that lead is the recipe: trained the
+# tutorial's way, at a constant 0.001, the same network makes [twice the
+# mistakes](#Three-records).
 
 # %% [markdown] tags=["predict"]
 # But don't leave the ring yet. Here's a third rival, three small convolutions with 7,768

@@ -38,10 +38,13 @@ print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 x = torch.tensor(2048.0, dtype=torch.float16)
 print(x + 1)
 
+# %% tags=["hide-input"]
+figures.show(*speed.formats(2049.0))
+
 # %% [markdown]
-# Still 2048. And yet nearly all large networks are trained with such numbers, because
-# they take half the memory and, on the right chip, a fraction of the time. Let's try it
-# on the network of [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits,
+# Still 2048. Every square is a bit, and the one that makes it 2049 would be the seventeenth.
+# And yet nearly all large networks are trained with such numbers, because they take half the
+# memory and, on the right chip, a fraction of the time. Let's try it on the network of [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits,
 # once with everything in the usual `float32`, and once with everything in `float16`.
 # (`learn`, in a hidden cell, trains the network with any step you give it, and returns the
 # network and all losses.)
@@ -758,8 +761,8 @@ print("checked: what's kept is what budget says, to the byte")
 # ### Arithmetic or memory
 #
 # How fast is *your* chip with each format? In billions of multiplications and additions a
-# second, for square matrices of side `SIDE`, which is 512 here (`seconds`, folded, takes the
-# median of a few tries):
+# second, for square matrices of side `SIDE`, which is 512 here (`seconds`, in a hidden cell,
+# takes the median of a few tries):
 
 
 # %% tags=["hide-input"]

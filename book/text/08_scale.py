@@ -8,15 +8,7 @@ import vitedu
 # # Scale, and nothing lost
 #
 # A training run of a few seconds meets no accidents. One that takes days does: the power
-# fails, or the machine you've rented is taken back in the middle of the night. So you
-# save the weights now and then, and after the accident you load them and go on. Is that
-# enough?
-#
-# Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
-# go and once with an accident halfway. The learning rate warms up and falls as in
-# [chapter 5](05_mnist.ipynb), and what we keep in the end is a running average of the
-# weights, which is less noisy than the last ones. Two functions are folded away: `new_run`
-# sets the seed and returns a run before its first step, and `advance` takes some steps.
+# fails, or the machine you've rented is taken back in the middle of the night.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import copy
@@ -71,6 +63,22 @@ x, y = data.train.images / 127.5 - 1, data.train.labels
 x_test = data.test.images.to(device) / 127.5 - 1
 y_test = data.test.labels.to(device)
 print(f"{len(x):,} digits of MNIST to learn from, {len(x_test)} to test")
+
+# %% tags=["hide-input"]
+accident = [drawings.Life(0, HALF, True), drawings.Life(HALF, STEPS, False)]
+figures.show(*drawings.lives(accident, STEPS))
+
+
+# %% [markdown]
+# So you save the weights now and then, and after the accident (the cross) you load them and
+# go on. Is that enough?
+#
+# Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
+# go and once with an accident halfway, as in the drawing. The learning rate warms up and
+# falls as in [chapter 5](05_mnist.ipynb), and what we keep in the end is a running average
+# of the weights, which is less noisy than the last ones. Two functions are in a hidden cell:
+# `new_run` sets the seed and returns a run before its first step, and `advance` takes some
+# steps.
 
 
 # %% tags=["hide-input"]
@@ -201,9 +209,9 @@ def accumulated_step(model, optimizer, images, labels, size):
 # %% [markdown]
 # (With your pencil, $g$ is 4, and the mean of means is 5.) Does the code find the same
 # gradient as one whole batch? We take a hundred images, so there are three slices of 32
-# images and one of 4. `twin`, folded, copies the trained network into float64, `gradient`
-# makes one long vector of all its gradients, and `relative` says how long the difference of
-# two such vectors is, as a share of the right one.
+# images and one of 4. Three more functions are hidden: `twin` copies the trained network into
+# float64, `gradient` makes one long vector of all its gradients, and `relative` says how long
+# the difference of two such vectors is, as a share of the right one.
 
 
 # %% tags=["hide-input"]
@@ -289,7 +297,7 @@ class Forgetful(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper, both loaded in a folded
+# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper, both loaded in a hidden
 # cell, whose `step_cost` counts the bytes that are kept and the multiply-adds of a step.
 #
 # A backward pass is about twice the work of a forward pass: for each matrix product there, it
@@ -338,7 +346,7 @@ print("checked: the gradient is the same, to the last bit")
 # %% [markdown]
 # A quarter more work, and between the two passes less than a tenth is kept. Even at the peak,
 # while a block runs again, it's only about a sixth. And the gradient is the same, to the last
-# bit: the folded cell has compared them. (A fourth forward pass should cost a third more.
+# bit: the hidden cell has compared them. (A fourth forward pass should cost a third more.
 # PyTorch saves some of that: it stops before a block's last product, because the backward pass
 # needs what goes into it, but not what comes out.)
 #
@@ -382,7 +390,7 @@ figures.show(*drawings.ring(torch.stack(frames)))
 # In the first round, process $i$ sends its chunk $i$ to the next process, which adds it to its
 # own. In every later round, each passes on the chunk that it has just received. After three
 # rounds, every chunk is a finished sum somewhere: a 4. From then on, a process just keeps
-# what it receives. In code (one round is folded, `ring_round`):
+# what it receives. In code (one round is hidden, `ring_round`):
 
 
 # %% tags=["hide-input"]
@@ -544,10 +552,10 @@ found = torch.load(folder / "found.pt")
 
 
 # %% [markdown]
-# `one_process`, folded, takes the same ten steps in a single process, from its `first` weights
-# to those when it's `alone`. For each of the others: how far from there does it end, in
-# percent of the distance that the single process has come? As a yardstick, there are ten
-# steps on *other images*, too.
+# For comparison, `one_process`, in a hidden cell, takes the same ten steps in a single process:
+# from its `first` weights to where it ends `alone`. How far from there do the others end, in
+# percent of the distance that the single process has come? As a yardstick, there are ten steps
+# on *other images*, too.
 
 
 # %% tags=["hide-input"]
@@ -860,7 +868,7 @@ print("checked: Adam's means are the same bytes as well")
 # Leave out only this counter. (`saved["optimizer"]["state"]` is a dict from the number of
 # a weight to its `step`, `exp_avg` and `exp_avg_sq`; set every `step` to zero.) Does the
 # run end further away than without the whole optimizer, or less far? Guess, then measure
-# with the folded function `without` as your pattern.
+# with the hidden function `without` as your pattern.
 #
 # **6.** ★★★ With [FSDP](#DDP-and-FSDP) each process has a share of the weights. Write the
 # sequence of messages of one step in words, and count the numbers that each process
@@ -992,7 +1000,7 @@ for name in ("ViT-B/16", "ViT-H/14"):
 # Activation checkpointing has a catch, if a block draws random numbers. *Dropout*, for
 # example, sets some of its inputs to zero, and the second run has to hit the same ones.
 # `checkpoint` takes care of that, unless you switch it off to save a little time. The
-# folded `slope` computes the gradient of the matrix in `noisy`, with or without
+# hidden `slope` computes the gradient of the matrix in `noisy`, with or without
 # `checkpoint`.
 
 
@@ -1054,7 +1062,7 @@ print("checked: with the same draws it's equal to the last bit")
 # trains there with that setting. The two processes and what's compared in float64 stay on
 # the CPU.)
 #
-# The folded checks on this page demand that gradients agree to twelve digits, in float64,
+# The hidden checks on this page demand that gradients agree to twelve digits, in float64,
 # but the weights after Adam only to ten. Why? Because of the biases of the keys. Such a
 # bias adds the same amount to all scores of a query, and softmax doesn't notice. So its
 # gradient is zero, and what the computer finds instead is rounding noise. Adam rescales

@@ -9,7 +9,7 @@ import vitedu
 #
 # Here are three photographs, and the trained network of [chapter 4](04_vit.ipynb), which
 # knows what's in them. We'll ask it twice and change one line in between. (Two functions are
-# folded away: `prepared` turns the photographs into a tensor by `model`'s own rules, and
+# in a hidden cell: `prepared` turns the photographs into a tensor by `model`'s own rules, and
 # `say` prints the most probable class of each.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -97,7 +97,7 @@ figures.show(*drawings.answers(seen, before, after))
 # won't be so kind. The network inside is nearly always the paper's, but each library has
 # its own names for the parts, and its own way to lay out the numbers.
 #
-# So the same weights come in many *dialects*. A folded cell has written ours in four of
+# So the same weights come in many *dialects*. A hidden cell has written ours in four of
 # them and opened the files again. Each file gives you a dict from names to arrays.
 # (PyTorch calls such a dict a `state_dict`.)
 
@@ -314,7 +314,7 @@ logits = mine(images)
 say(logits)
 
 # %% [markdown]
-# It looks good. But so did the cat, so let's ask another program. A folded cell has timm
+# It looks good. But so did the cat, so let's ask another program. A hidden cell has timm
 # build its own ViT-Ti/16, with the settings that timm's own table lists for this
 # checkpoint. It reads the weights from the file in timm's dialect, not from `translate`.
 # And it gets the photographs, not our pixels: timm scales, crops and normalises them
@@ -350,7 +350,7 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 # %% [markdown]
 # Your class agrees with timm to one part in ten million, and even that is only the rounding of
 # the pixels, which both programs prepare in float32. (From the same tensors they agree to
-# $10^{-10}$, as a folded check shows.) And the network that saw a candle is found out, because
+# $10^{-10}$, as a hidden check shows.) And the network that saw a candle is found out, because
 # timm started from the photographs. Given the same pixels, timm would have said candle, too.
 # (If your logits disagree, here's [how to find the place](#When-the-logits-disagree).)
 #
@@ -447,7 +447,7 @@ def positions_by_column(state):
 
 # %% [markdown]
 # And one is a classic: some libraries, like OpenCV, read a photograph with blue first,
-# then green, then red (BGR). The folded `spoiled` makes any of them, by its name.
+# then green, then red (BGR). The hidden `spoiled` makes any of them, by its name.
 
 # %% tags=["hide-input"]
 EDITS = {
@@ -597,7 +597,7 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
 #
 # ## Who did it?
 #
-# Now you're the detective. The folded `sabotaged` takes a number and puts one of the ten
+# Now you're the detective. The hidden `sabotaged` takes a number and puts one of the ten
 # mistakes into the network, without saying which. Here's case 9, with a rocket on its launch
 # pad. The answer of the healthy network is above, the suspect's below:
 
@@ -780,7 +780,7 @@ for key, words in {"none": "no change", **WORDS}.items():
 # ### The file they published
 #
 # Can your dialect read a file that the authors themselves wrote? timm knows the address of one, and if you're
-# online, the folded `fetched` gets it for you (23 MB). Ours is rounded to float16, so we
+# online, the hidden `fetched` gets it for you (23 MB). Ours is rounded to float16, so we
 # round theirs, too.
 
 # %% tags=["hide-input"]
@@ -823,7 +823,7 @@ if published:
 # ### A file is not a harmless thing
 #
 # The `.pth` files of PyTorch are *pickles*, and a pickle is a little program that builds
-# objects. Opening one from a stranger can run the stranger's code. That's why the folded
+# objects. Opening one from a stranger can run the stranger's code. That's why the hidden
 # cell above says `weights_only=True`, which is the default since PyTorch 2.6: only
 # tensors and plain values are built, and everything else is refused. An `.npz`, NumPy's
 # archive of arrays, can hold pickles, too, and `np.load` refuses them unless you ask. A

@@ -9,7 +9,7 @@ import vitedu
 #
 # In the package there's a photograph of a rocket, waiting on its launch pad at dusk. Our
 # trained network takes it for an oil rig. Let's ask again, and give it more pixels. (`say`, in
-# a folded cell, prints a photograph's two most probable classes.)
+# a hidden cell, prints a photograph's two most probable classes.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -284,7 +284,7 @@ figures.show(*drawings.numbers(both, waves))
 # way](https://github.com/lucidrains/vit-pytorch/issues/70) to allow for other sizes.
 #
 # With the resized tables, the network names Hopper's uniform and the cat at both sizes. We ask
-# about both photographs (the function `ask` is folded).
+# about both photographs (the function `ask` is hidden).
 
 # %% [markdown] tags=["predict"]
 # **What will it call Hopper's uniform with a shortcut?**
@@ -661,7 +661,7 @@ print(f"lost at 384: {listed}")
 # things that are too large would look. The wolf that becomes a small terrier fits that story
 # less well.
 #
-# ### Who gains from 384 pixels?
+# ### Who gains from 384 pixels
 #
 # Here's all that we know. (A *probe* trains only a new head.)
 

@@ -37,7 +37,8 @@ def test_a_network_that_is_right_above_alone():
     assert (right[3:] == 0).all() and (right[:, 3:] == 0).all()
     _, alt = ablations.by_rows({"one": right, "two": right})
     assert "one: 100% where it has learned, 0 below" in alt
-    assert ablations.below(tenths) == (1, 1)  # sure of all, and wrong
+    assert ablations.in_half(tenths, "lower") == (1, 1)  # sure, and wrong
+    assert ablations.in_half(tenths, "upper") == (1, 0)
     page = ablations.Pairs({"one": tenths})._repr_html_()
     assert f"&quot;one&quot;: &quot;{tenths}&quot;" in page
 

@@ -44,7 +44,7 @@ def places(images: Tensor) -> Tensor:
 
 def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
     """Pictures (n, 1, 24, 24) with their two glyphs named, and the answers."""
-    figure, grid = chart(WIDTH, 1.8, 1, len(images))
+    figure, grid = chart(WIDTH, 1.9, 1, len(images))
     for axes, image, label, pair in zip(
         grid, images, labels, places(images), strict=True
     ):
@@ -56,11 +56,9 @@ def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
             look = {"fill": False, "ec": color, "lw": 2.5}
             look["transform"] = axes.transData
             rectangle(axes, (left, top), (SIDE, SIDE), **look)
-            words = {"color": "white", "weight": "bold", "fontsize": 12}
-            words |= {"ha": "center", "va": "bottom" if top > 4 else "top"}
-            above = top - 0.3 if top > 4 else top + SIDE + 0.3
-            box = {"facecolor": color, "edgecolor": "none", "pad": 1.5}
-            axes.text(left + SIDE / 2, above, letter, bbox=box, **words)
+            words = {"color": color, "weight": "bold", "fontsize": 15}
+            words |= {"ha": "center", "va": "top"}  # below the picture
+            axes.text(left + SIDE / 2, 24, letter, **words)
         axes.set_title("yes" if label else "no", fontsize=13, weight="bold")
     said = ", ".join("yes" if x else "no" for x in labels)
     alt = (
@@ -100,18 +98,19 @@ def answers(tenths: str) -> tuple[Tensor, Tensor, Tensor]:
     return cells, torch.tensor([int(x) for x in tenths]), is_left
 
 
-def below(tenths: str) -> tuple[float, float]:
-    """Of the pairs in the lower half, how many are sure and how many wrong.
+def in_half(tenths: str, half: str) -> tuple[float, float]:
+    """Of the pairs in the upper or lower half, how many are sure, and wrong.
 
     Sure is a probability under a tenth or over nine.
     """
     cells, said, is_left = answers(tenths)
-    low = (cells >= GRID**2 // 2).all(dim=1)
+    low = cells >= GRID**2 // 2
+    there = (low if half == "lower" else ~low).all(dim=1)
     sure = (said == 0) | (said == 9)
     wrong = (said >= 5) != is_left
     return (
-        sure[low].double().mean().item(),
-        wrong[low].double().mean().item(),
+        sure[there].double().mean().item(),
+        wrong[there].double().mean().item(),
     )
 
 
@@ -140,6 +139,10 @@ def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
         half = GRID // 2
         rectangle(axes, (-0.5, -0.5), (half, half), **look)
         axes.set_title(name, fontsize=12)
+        share = right[half:, half:].mean().item()
+        look = {"ha": "center", "va": "center", "fontsize": 11}
+        look["color"] = "black" if share > 60 else "white"
+        axes.text(GRID - 2, GRID - 2, f"{share:.0f}", weight="bold", **look)
         ticks = range(GRID), [str(x + 1) for x in range(GRID)]
         axes.set_xticks(*ticks, fontsize=10)
         axes.set_yticks(*ticks, fontsize=10)

@@ -38,6 +38,7 @@ from vitedu.model.axial import AxialBlock
 STEPS = 20 if TIER == "smoke" else 500
 known = results.read("ablations-relation")["metrics"]
 known |= results.read("ablations-halves")["metrics"]  # six seeds
+known |= results.read("ablations-offsets")["metrics"]
 
 shown = glyphs.left_of(4, where="upper", seed=2)
 figures.show(*ablations.puzzles(*shown))
@@ -251,6 +252,7 @@ SHOWN = {
 }
 
 
+# %% tags=["hide-input"]
 def of(name, trained, tested):
     """Percent right, a number for each seed."""
     return known[f"relation/{name}/{trained}/{tested}"]["per_seed"]
@@ -270,8 +272,8 @@ def halves(*names):
 halves("none", "1-D", "2-D", "relative")
 
 # %% [markdown]
-# Look at *relative*: above it's always right, and below, in five runs of six, it's [worse than a
-# coin](#What's-below-a-coin)! (So is *1-D* in four of six. These runs come from a script that
+# Look at *relative*: above it's nearly always right, and below, in five runs of six, it's [worse
+# than a coin](#What's-below-a-coin)! (So is *1-D* in four of six. These runs come from a script that
 # trains slightly differently, so they won't match those on this page exactly.)
 #
 # How can an offset know which half it's in? Think of which token the head reads. It's the
@@ -297,8 +299,9 @@ print(f"after: lower half {test(model, 'lower'):.0f}% right")
 # A or B.
 #
 # "Relative" sounds like something that can't know where it is. What a part knows is a question
-# for an experiment, not for its name. What happens [without a class
-# token](#Without-a-class-token) is in the second reading.
+# for an experiment, not for its name. You could also shut the back door, by leaving the class token
+# out, or out of the offsets. Then the network [doesn't learn the question at
+# all](#Without-a-class-token) in as many steps.
 #
 # ## Positions with nothing to learn
 #
@@ -307,8 +310,8 @@ print(f"after: lower half {test(model, 'lower'):.0f}% right")
 # it). *RoPE* ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)) turns every query and every key
 # like the hand of a clock, by an angle that grows from column to column, and another one from row
 # to row. The product of two hands depends only on the angle between them. So a score depends on
-# how far apart two patches are, across and down, and not on where. The class token isn't turned:
-# this back door is shut.
+# how far apart two patches are, across and down, and not on where. The class token isn't turned,
+# so to it a patch's angles do tell the place. But they tell column and row separately.
 
 # %% tags=["hide-input"]
 halves("2-D", "sin-cos", "RoPE")
@@ -421,9 +424,8 @@ print("checked: positions are worth points, and a loud start isn't")
 # Four points. By the rule of [chapter 5](05_mnist.ipynb) [that's a result](#The-rule-about-luck),
 # and between the two tables there's no difference. The paper's Table 8 looks the same: with five
 # labels per class of ImageNet, a ViT-B/16 gets 61.4% without positions, 64.2% with the 1-D table,
-# and 64.0% with the 2-D one or with relative offsets. (Here the paper's 0.02 is fine: in forty
-# rounds, a quiet table has time to grow. A louder start is even [a little
-# worse](#How-loud?).)
+# and 64.0% with the 2-D one or with relative offsets. And the paper's 0.02 is fine here: in forty
+# rounds, a quiet table has time to grow, and a [louder start](#How-loud?) doesn't help.
 #
 # Why aren't positions worth more? Perhaps because a frog is green wherever it sits: a
 # photograph's patches tell a lot in any order. And why are both tables equally good? No place was
@@ -532,13 +534,16 @@ figures.show(*ablations.by_rows(maps))
 # ### Without a class token
 #
 # There's another way to close the back door: take the class token away, and let the head read
-# the mean of the patches. Three seeds each, and for relative the same with 2,000 steps:
+# the mean of the patches. Three seeds each, and for relative the same with 2,000 steps. Or keep
+# the class token, and give attention offsets *across and down*, a vector for each pair of the two,
+# and one vector for whatever is seen from the class token. That's the last network, with six seeds:
 
 # %% tags=["hide-input"]
 names = {
     "2-D": "relation/2-D, no class token",
     "relative": "relation/relative, no class token",
     "relative, 2,000 steps": "longer/relative, no class token",
+    "across and down": "offsets/relative 2-D",
 }
 for words, name in names.items():
     for tested in ("upper", "lower"):
@@ -557,8 +562,9 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # The 2-D table doesn't need a class token. But the relative network doesn't learn the question
 # any more, not even in the upper half. You might say: of course, "five on" in rows of six can
 # mean five to the right, or one down and one to the *left*. But most offsets tell more than
-# that, and the last line says how often the offset alone could be right. So there was more to
-# learn, and we don't know why it isn't learned.
+# that, and the last line says how often the offset alone could be right. Offsets across and down
+# tell it every time, and aren't learned either. So there was more to learn in 500 steps, and we
+# don't know why it isn't learned. Only the place seems easy to find.
 #
 # ### What's below a coin
 #

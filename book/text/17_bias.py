@@ -152,9 +152,9 @@ compared(
 #
 # ### What the paper measured
 #
-# The paper's networks show it on photographs. Its Figure 3 pretrains on three sets and
-# fine-tunes on ImageNet. (B is the base model and L the large one, with patches of 16 or 32
-# pixels.)
+# How does that look on photographs? For its Figure 3 the paper pretrains ViTs of two sizes on
+# three sets, and fine-tunes them on ImageNet. B is the base model and L the large one, with
+# patches of 16 or 32 pixels.
 
 # %% tags=["hide-input"]
 sizes = results.read("scaling-sizes")["metrics"]

@@ -149,8 +149,7 @@ from vitedu.train.recipes.unlabelled import MNIST
 whole, quarter = (block_macs(model.config, t) for t in (49, 12))
 all_of_it = macs(model.config) / macs(MNIST)
 assert 1 / 16 < quarter / whole < 1 / 4 and all_of_it < 1 / 2
-print(f"blocks: {quarter / whole:.0%} of the multiply-adds")
-print(f"with the decoder that comes next: {all_of_it:.0%}")
+print(f"{quarter / whole:.0%} (with the decoder, {all_of_it:.0%} of all work)")
 
 # %% [markdown]
 # The dense layers treat each token by itself, so they cost a quarter. Attention compares
@@ -476,6 +475,7 @@ figures.show(*unlabelled.guesses(shown(one)[0], masks, shown(answers), read))
 assert read[:3] == [4, 4, 4] and read[4] == 9
 print("check: the lower half of this 4 is completed to a 9")
 
+
 # %% [markdown]
 # Every one of them is the 4 on the left, and below each completion is what the classifier
 # reads. Show the network a vertical strip, and it's a 4 each time. But show it nothing
@@ -695,10 +695,10 @@ for name, words in unlabelled.TARGETS.items():
 # draw of labels, and the best of six numbers flatters. So the three means above are lower.)
 
 # %% tags=["hide-input"]
+by_rate = result["config"]["held_out_by_rate"]
+print(f"{'learning rate':14}", *(f"{x:>7}" for x in by_rate["scratch"]))
 for name, (words, *_) in unlabelled.STARTS.items():
-    reached = result["config"]["held_out_by_rate"][name]
-    told = ", ".join(f"{rate}: {x:.0f}%" for rate, x in reached.items())
-    print(f"{words:12} {told}")
+    print(f"{words:14}", *(f"{x:6.0f}%" for x in by_rate[name].values()))
 
 # %% [markdown]
 # ### Does it look at pictures differently?

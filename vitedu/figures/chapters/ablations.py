@@ -11,6 +11,7 @@ from torch import Tensor
 from vitedu.data import glyphs
 from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import (
+    ATTENTION,
     CLASS,
     DARK,
     MAP,
@@ -30,6 +31,7 @@ GRID = 6  # patches along a side of the puzzle
 LETTERS = (("A", PATCHES), ("B", CLASS))
 LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (PALE, "s"))
 AXES = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
+GROWN = (*AXES[:3], (ATTENTION, "^"), (CLASS, "v"))
 
 
 def places(images: Tensor) -> Tensor:
@@ -260,6 +262,43 @@ def costs(
         frameon=False,
     )
     alt = f"Accuracy over what a network costs: {'; '.join(told)}."
+    return figure, alt
+
+
+def shapes(
+    grown: Mapping[str, Sequence[tuple[float, Sequence[float]]]],
+) -> "tuple[Figure, str]":
+    """What grows, as {name: pairs of relative compute and percent per seed}."""
+    figure, axes = chart(WIDTH, 3.8)
+    told = []
+    for (name, pairs), (color, marker) in zip(
+        grown.items(), GROWN, strict=True
+    ):
+        pairs = sorted(pairs, key=lambda pair: pair[0])
+        costs, runs = zip(*pairs, strict=True)
+        means = [_mean(each) for each in runs]
+        look = {"color": color, "linewidth": 2, "markersize": 6}
+        axes.plot(costs, means, marker=marker, label=name, **look)
+        for cost, each in pairs:
+            dots = {"color": color, "alpha": 0.4, "markersize": 4, "mew": 0}
+            axes.plot([cost] * len(each), each, marker, **dots)
+        ways = (
+            f"{y:.1f}% at {x:.1f}" for x, y in zip(costs, means, strict=True)
+        )
+        told.append(f"{name} {', '.join(ways)}")
+    axes.set(xscale="log")
+    ticks = (0.25, 0.5, 1, 2, 4)
+    axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("multiply-adds (times the base)", fontsize=12)
+    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.legend(fontsize=11, frameon=False)
+    bare(axes)
+    alt = (
+        "Accuracy over relative compute, one line for each thing that grows, "
+        f"all through the base at 1: {'; '.join(told)}."
+    )
     return figure, alt
 
 

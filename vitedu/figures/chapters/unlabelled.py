@@ -101,6 +101,7 @@ def guesses(
     `read` are what a classifier says of each answer.
     """
     figure, grid = _strips(2, 1 + len(masks), ("shown", "completed"))
+    figure.set_figheight(figure.get_figheight() + 0.5)  # for the words
     draw_picture(grid[0, 0], picture)
     grid[0, 0].set_title("true", fontsize=11)
     grid[1, 0].set_xlabel("read as", fontsize=11)

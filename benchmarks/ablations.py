@@ -402,7 +402,7 @@ class Forgotten(list[Tensor]):
 
 
 def stacked(model: ViT) -> ViT:
-    """The same, with parts that work for many networks at once."""
+    """A model whose parts work for many networks at once, in place."""
     model.patch_embed = Product(model.patch_embed)
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):

@@ -13,11 +13,6 @@ import vitedu
 # twelve times, in twelve *blocks*. Together they're the *encoder*. In about an hour
 # you'll have written such a block, poured a real model's weights into it, and watched the
 # word "uniform" form inside.
-#
-# First try: attention layers and nothing else. We take Grace Hopper's 196 tokens and send
-# them through 24 brand-new, untrained attention layers, as many as the paper's Large model
-# has. (In the hidden cell, `picture` is the square of chapter 1, and `fresh` gives a layer
-# [random first weights](#First-values).)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -51,6 +46,21 @@ def fresh(module):
     return module
 
 
+# %% tags=["hide-input"]
+CAP = 33
+alone = vitedu.load("ViT-Ti/16").double().patch_embed(2 * picture[None] - 1)
+figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
+
+# %% [markdown]
+# That's how we start. The framed patch is a piece of Grace Hopper's cap, and the brighter
+# another patch is in the map, the more similar its vector is to that piece's. (It's the
+# cosine of the two, which is 1 if they point the same way.)
+#
+# First try: attention layers and nothing else. We take the 196 tokens and send them through
+# 24 brand-new, untrained attention layers, as many as the paper's Large model has. (In the
+# hidden cell, `picture` is the square of chapter 1, and `fresh` gives a layer [random first
+# weights](#First-values).)
+
 # %%
 from vitedu.plain import MultiHeadAttention
 
@@ -60,9 +70,8 @@ tokens = model.patch_embed(hopper)  # (1, 196, 192)
 layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 
 # %% [markdown] tags=["predict"]
-# Each map below shows how similar every patch is to a framed piece of the cap. (It's the
-# cosine of their vectors, which is 1 if they point the same way.) **What will you see
-# after two layers: the cap, only light and dark, or nothing?**
+# Let's draw that map again, layer by layer. **What will you see after two layers: the cap,
+# only light and dark, or nothing?**
 #
 # * the cap
 # * only light and dark
@@ -75,7 +84,6 @@ for layer in layers:
     bare.append(z)
 
 # %% tags=["hide-input"]
-CAP = 33
 titles = ["no layer", "1 layer", "2 layers"]
 streams = {title: each[0] for title, each in zip(titles, bare, strict=False)}
 figures.show(*drawings.likeness(picture, streams, CAP))

@@ -7,9 +7,8 @@ import vitedu
 # %% [markdown]
 # # The Vision Transformer
 #
-# The cell below opens a file that somebody spent a lot of electricity on: ViT-Ti/16, a
-# small Vision Transformer, trained on [millions of photographs](#What-differs). A trained
-# network is nothing but named arrays of numbers, so let's read the names.
+# What's in these four photographs? At the end of this page, a class that you've written
+# yourself will tell you.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -19,6 +18,28 @@ from torch import nn
 torch.set_num_threads(1)
 _ = torch.manual_seed(0)
 print(f"seed 0, cpu, torch {torch.__version__}")
+
+# %% tags=["hide-input"]
+from vitedu import figures
+from vitedu.data import photo
+from vitedu.figures import photos
+
+rubbish = vitedu.data.folder_of("trashnet-small") / "train"
+found = ("trash/trash54", "plastic/plastic281", "glass/glass81")
+new = [rubbish / f"{name}.jpg" for name in found] + [photo("astronaut")]
+reader = vitedu.load("ViT-Ti/16")
+new = torch.cat([vitedu.preprocess(reader, each) for each in new])
+alt = (
+    "Something crumpled that light shines through, a crushed half of a "
+    "bottle, a whole bottle, and a woman in an orange suit."
+)
+panels = {str(i): each for i, each in enumerate(new / 2 + 0.5, start=1)}
+figures.show(*photos.pictures(panels, alt))
+
+# %% [markdown]
+# The cell below opens a file that somebody spent a lot of electricity on: ViT-Ti/16, a
+# small Vision Transformer, trained on [millions of photographs](#What-differs), though not
+# on these. A trained network is nothing but named arrays of numbers, so let's read the names.
 
 # %%
 trained = vitedu.load("ViT-Ti/16").double()
@@ -35,19 +56,15 @@ print(f"{len(weights)} arrays, {total:,} numbers")
 # [chapter 3](03_encoder.ipynb). (Eleven more blocks just like it are left out.) What you
 # haven't met is at the edges: a `cls_token`, a `pos_embed`, and at the very end a `head`.
 #
-# At the end of this page you'll open the same file with a class of your own, and it will name
-# a photograph that you choose. So **what is still missing between twelve blocks and a name,
+# At the end you'll open the same file with a class of your own, and besides those four it
+# will name a photograph that you choose. So **what is still missing between twelve blocks and a name,
 # and how do you know that what you built is the real thing?**
 
 # %% tags=["hide-input", "margin"]
-from vitedu import figures
-
 figures.show(*figures.network("token", "positions", "norm", "head"))
 
 # %% tags=["hide-input"]
 import numpy as np
-
-from vitedu.data import photo
 
 square = photo("hopper").crop((0, 20, 512, 532)).resize((224, 224))
 pixels = torch.tensor(np.array(square)).permute(2, 0, 1)[None]
@@ -553,15 +570,10 @@ print("with tanh no batch gets below the floor; without it they do")
 #
 # ## What's in the photograph?
 #
-# Now the file goes into *your* class. It gets photographs that it has never seen: three pieces
-# of rubbish (our pick from [TrashNet](https://github.com/garythung/trashnet)) and an
-# astronaut. (They're `new`, in a hidden cell.)
-
-# %% tags=["hide-cell"]
-rubbish = vitedu.data.folder_of("trashnet-small") / "train"
-found = ("trash/trash54", "plastic/plastic281", "glass/glass81")
-new = [rubbish / f"{name}.jpg" for name in found] + [photo("astronaut")]
-new = torch.cat([vitedu.preprocess(trained, each) for each in new])
+# Now the file goes into *your* class, and the class gets the four photographs from the top of
+# the page: three pieces of rubbish (our pick from
+# [TrashNet](https://github.com/garythung/trashnet)) and an astronaut. (A hidden cell up there
+# has them as `new`.)
 
 # %%
 model = ViT().double()

@@ -48,15 +48,6 @@ from vitedu.model import ViT as PackageViT
 from vitedu.model import record_attention
 from vitedu.plain import ViT, patchify
 
-# %% [markdown]
-# MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) is a set of 70,000
-# handwritten digits, 28×28 grey pixels each. Ten thousand are for testing, and we won't
-# touch those until near the end. Of the rest we hold out a random sixth, to see how we're
-# doing.
-#
-# A hidden cell loads them: `x_learn` are the images to learn from, with pixels from 0 to
-# 1, and `y_learn` their labels; `x_held` and `y_held` are held out.
-
 # %% tags=["nbval-ignore-output", "hide-input"]
 SMOKE = TIER == "smoke"  # only proves that it all runs
 # tier cpu is the whole recipe already, so a GPU takes the same sizes
@@ -82,7 +73,14 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 
 
 # %% [markdown]
-# The blue lines cut sixteen patches.
+# MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) is a set of 70,000
+# handwritten digits, 28×28 grey pixels each. Ten thousand are for testing, and we won't
+# touch those until near the end. Of the rest we hold out a random sixth, to see how we're
+# doing.
+#
+# A hidden cell loads them: `x_learn` are the images to learn from, with pixels from 0 to
+# 1, and `y_learn` their labels; `x_held` and `y_held` are held out. The blue lines
+# cut sixteen patches.
 #
 # `ViT` is the class you wrote in chapter 4. `tutorial` is the loop of nearly every first
 # tutorial: it shuffles the images, takes a *batch* of 64 at a time, computes the loss,
@@ -472,7 +470,7 @@ RUNGS = {
 
 # %% [markdown]
 # How a run ends also depends on its *seed*, which decides the first weights and the order
-# of the images. So every rung gets three seeds: eighteen short trainings, about four
+# of the images. So every rung gets three seeds: eighteen short runs, about four
 # minutes.
 
 # %% tags=["nbval-ignore-output"]
@@ -858,7 +856,7 @@ print(f"{accuracy(third, centre(x_test), y_test):.2%} of the test images")
 #
 # Blank it with what? With −1, the patch becomes empty paper. But then a patch that was
 # empty anyway can't make any difference, so damage follows ink by construction. So we do
-# it a second time, with the mean of that patch over all the training digits. (A folded
+# it a second time, with the mean of that patch over all the training digits. (A hidden
 # cell loads your weights into the package's network, which can record attention maps.)
 
 # %% tags=["nbval-check-output", "hide-cell"]

@@ -38,12 +38,6 @@ TIER = os.environ.get("VITEDU_TIER") or tier_of("auto")
 device = find_device("auto" if TIER == "gpu" else "cpu")
 print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 
-# %% [markdown]
-# A hidden cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
-# holds out 5,000 others, `x_held` with `y_held`. Each is a tenth of CIFAR-10's training
-# part, so that a run takes a minute and we can afford dozens. We choose everything on
-# held-out pictures; the test part waits for the end of the page. Pixels go from −1 to 1.
-
 # %% tags=["nbval-ignore-output", "hide-input"]
 # pictures in each part, epochs, and how often we look at a run
 SIZES = {"smoke": (256, 2, 1), "cpu": (5_000, 20, 4), "gpu": (25_000, 40, 8)}
@@ -69,6 +63,10 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 
 # %% [markdown]
+# A hidden cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
+# holds out 5,000 others, `x_held` with `y_held`. Each is a tenth of CIFAR-10's training
+# part, so that a run takes a minute and we can afford dozens. We choose everything on
+# held-out pictures; the test part waits for the end of the page. Pixels go from −1 to 1.
 # (Our copy is JPEG, quality 75, so your numbers will differ a little.)
 #
 # Our network is a small version of your class from chapter 4: four blocks of width 96, and

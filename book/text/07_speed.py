@@ -38,8 +38,12 @@ print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 x = torch.tensor(2048.0, dtype=torch.float16)
 print(x + 1)
 
+# %% tags=["hide-input"]
+figures.show(*speed.formats(2049.0))
+
 # %% [markdown]
-# Still 2048. And yet nearly all large networks are trained with such numbers, because
+# Still 2048. Every square is a bit, and the one that makes it 2049 would be the seventeenth.
+# And yet nearly all large networks are trained with such numbers, because
 # they take half the memory and, on the right chip, a fraction of the time. Let's try it
 # on the network of [chapter 5](05_mnist.ipynb): four steps on handwritten digits, first
 # with everything in the usual `float32`, then with everything in `float16`. (`learn`, in a

@@ -8,20 +8,7 @@ import vitedu
 # # Scale, and nothing lost
 #
 # A training run of a few seconds meets no accidents. One that takes days does: the power
-# fails, or the machine you've rented is taken back in the middle of the night. So you
-# save the weights now and then, and after the accident you load them and go on. That's
-# what [PyTorch's own example of a run that
-# survives](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
-# does: its file has the weights and the number of the epoch. Is that enough?
-#
-# Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
-# go and once with an accident halfway. The learning rate warms up and falls as in
-# [chapter 5](05_mnist.ipynb), and what we keep in the end is a running average of the
-# weights, which is less noisy than the last ones.
-#
-# Three functions are in a hidden cell. `new_run` sets the seed and returns a training run
-# before its first step, `one_step` takes one step with given images, and `advance` takes
-# many.
+# fails, or the machine you've rented is taken back in the middle of the night.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import copy
@@ -76,6 +63,26 @@ x, y = data.train.images / 127.5 - 1, data.train.labels
 x_test = data.test.images.to(device) / 127.5 - 1
 y_test = data.test.labels.to(device)
 print(f"{len(x):,} digits of MNIST to learn from, {len(x_test)} to test")
+
+# %% tags=["hide-input"]
+accident = [drawings.Life(0, HALF, True), drawings.Life(HALF, STEPS, False)]
+figures.show(*drawings.lives(accident, STEPS))
+
+
+# %% [markdown]
+# So you save the weights now and then, and after the accident (the cross) you load them and
+# go on. That's what [PyTorch's own example of a run that
+# survives](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
+# does: its file has the weights and the number of the epoch. Is that enough?
+#
+# Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
+# go and once with an accident halfway, as in the drawing. The learning rate warms up and
+# falls as in [chapter 5](05_mnist.ipynb), and what we keep in the end is a running average
+# of the weights, which is less noisy than the last ones.
+#
+# Three functions are in a hidden cell. `new_run` sets the seed and returns a training run
+# before its first step, `one_step` takes one step with given images, and `advance` takes
+# many.
 
 
 # %% tags=["hide-input"]

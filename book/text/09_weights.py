@@ -367,7 +367,7 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 #
 # One caveat: `authors.npz` was written by our own `convert`, in the authors' layout. Can
 # your dialect read a file that *they* wrote? timm knows the address of one, and if you're
-# online, the folded `fetched` gets it for you (23 MB). Ours is rounded to float16, so we
+# online, the hidden `fetched` gets it for you (23 MB). Ours is rounded to float16, so we
 # round theirs, too.
 
 # %% tags=["hide-input"]
@@ -498,7 +498,7 @@ def positions_by_column(state):
 
 # %% [markdown]
 # And one is a classic: some libraries, like OpenCV, read a photograph with blue first,
-# then green, then red (BGR). The folded `spoiled` makes any of them, by its name.
+# then green, then red (BGR). The hidden `spoiled` makes any of them, by its name.
 
 # %% tags=["hide-input"]
 EDITS = {
@@ -645,7 +645,7 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
 #
 # ## Who did it?
 #
-# Now you're the detective. The folded `sabotaged` takes a number and puts one of the ten
+# Now you're the detective. The hidden `sabotaged` takes a number and puts one of the ten
 # mistakes into the network, without saying which. Here's case 9, with a photograph that
 # isn't in the table:
 
@@ -825,7 +825,7 @@ for key, words in {"none": "no change", **WORDS}.items():
 # ### A file is not a harmless thing
 #
 # The `.pth` files of PyTorch are *pickles*, and a pickle is a little program that builds
-# objects. Opening one from a stranger can run the stranger's code. That's why the folded
+# objects. Opening one from a stranger can run the stranger's code. That's why the hidden
 # cell above says `weights_only=True`, which is the default since PyTorch 2.6: only
 # tensors and plain values are built, and everything else is refused. An `.npz`, NumPy's
 # archive of arrays, can hold pickles, too, and `np.load` refuses them unless you ask. A

@@ -593,7 +593,7 @@ inside.Corners(pictures, found, rows, model.class_names)
 # ### Four ways to train a table
 #
 # In the paper's Figure 10, the table of ViT-L/16 looks different after each of three
-# trainings. We trained a ViT of four blocks on MNIST, with patches of 4 pixels, for two
+# training runs. We trained a ViT of four blocks on MNIST, with patches of 4 pixels, for two
 # epochs under four settings, three seeds each. Here are the tables of the first seeds.
 
 # %% tags=["hide-input"]

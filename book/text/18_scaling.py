@@ -7,10 +7,8 @@ import vitedu
 # %% [markdown]
 # # Scaling
 #
-# The paper prints two numbers about its ViT-L/16, many pages apart. Table 2 says that
-# pretraining took 680 *core-days*: as many cores of a TPUv3 for one day, or a tenth of them
-# for ten. Table 6 says that it took 1,567 *exaFLOPs*. An exaFLOP is a billion billion
-# additions and multiplications. The paper doesn't put the two side by side, so let's do it:
+# Here are 18 networks of the paper's Table 6, a point each. The further to the right, the
+# more it took to pretrain one; the higher, the more it got right afterwards.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import statistics
@@ -19,31 +17,6 @@ import torch
 
 torch.set_num_threads(1)
 print(f"seed 0, cpu, torch {torch.__version__}")
-
-# %%
-exaflops, core_days = 1567, 680
-rate = exaflops * 1e18 / (core_days * 24 * 3600)
-print(f"{rate / 1e12:.1f} TFLOP/s per core")
-
-# %% [markdown]
-# That's how fast a core really was, in trillions of operations per second. Google says that
-# [a TPUv3 chip can do at most 123](https://cloud.google.com/tpu/docs/v3), and a chip has two
-# cores:
-
-# %%
-print(f"{rate / (123e12 / 2):.0%} of what a core can do")
-
-# %% [markdown]
-# So the authors got nearly half of what they paid for, which is good, and you've found that
-# out from two cells of two tables.
-#
-# A table is an experiment that someone else has paid for. At that speed, all the networks of
-# Table 6 together would keep one core busy for 19 years. One sentence about it is what the paper
-# is remembered for: a ViT needs about two to four times less compute than a ResNet for the same
-# accuracy.
-#
-# That sentence rests on six ViTs and seven ResNets. **How sure can you be of "two to four
-# times"?**
 
 # %% tags=["hide-input"]
 from vitedu import figures, results
@@ -69,15 +42,44 @@ accuracies = {family: (c, 100 - e) for family, (c, e) in points.items()}
 figures.show(*drawings.table(accuracies, {"H/14": 4262, "R200x3": 3306}))
 
 # %% [markdown]
-# Each point is a network that saw the 303 million photographs of JFT, seven or fourteen times
-# over, and was then fine-tuned separately on each of five data sets: ImageNet, the two
-# CIFARs, Pets and Flowers. The height is the mean of the five accuracies. The horizontal axis
-# has equal steps for equal *factors*: from fifty to a hundred is as far as from a thousand to
-# two thousand. A hybrid is a ViT that reads a ResNet's map instead of patches ([chapter
-# 14](14_resnets.ipynb)).
+# Each network saw the 303 million photographs of JFT, seven or fourteen times over, and was
+# then fine-tuned separately on each of five data sets: ImageNet, the two CIFARs, Pets and
+# Flowers. The height is the mean of the five accuracies. Compute is in *exaFLOPs*; one of
+# them is a billion billion additions and multiplications. Its axis has equal steps for equal
+# *factors*: from fifty to a hundred is as far as from a thousand to two thousand. A hybrid is
+# a ViT that reads a ResNet's map instead of patches ([chapter 14](14_resnets.ipynb)).
 #
-# A hidden cell has read the table. `columns("vit")` gives the compute and the errors of the
-# six ViTs. An error is what's missing from a hundred percent.
+# One sentence about it all is what the paper is remembered for: a ViT needs about two to four
+# times less compute than a ResNet for the same accuracy. That sentence rests on six ViTs and
+# seven ResNets. **How sure can you be of "two to four times"?**
+#
+# Take one of the points first, ViT-L/16. The paper prints two numbers about what it cost,
+# many pages apart. Table 2 says that pretraining took 680 *core-days*: as many cores of a
+# TPUv3 for one day, or a tenth of them for ten. Table 6 says that it took 1,567 exaFLOPs. The
+# paper doesn't put the two side by side, so let's do it:
+
+# %%
+exaflops, core_days = 1567, 680
+rate = exaflops * 1e18 / (core_days * 24 * 3600)
+print(f"{rate / 1e12:.1f} TFLOP/s per core")
+
+# %% [markdown]
+# That's how fast a core really was, in trillions of operations per second. Google says that
+# [a TPUv3 chip can do at most 123](https://cloud.google.com/tpu/docs/v3), and a chip has two
+# cores:
+
+# %%
+print(f"{rate / (123e12 / 2):.0%} of what a core can do")
+
+# %% [markdown]
+# So the authors got nearly half of what they paid for, which is good, and you've found that
+# out from two cells of two tables.
+#
+# A table is an experiment that someone else has paid for. At that speed, all the networks of
+# Table 6 together would keep one core busy for 19 years.
+#
+# A hidden cell has read it. `columns("vit")` gives the compute and the errors of the six
+# ViTs. An error is what's missing from a hundred percent.
 #
 # ## Count it again
 #

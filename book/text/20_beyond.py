@@ -13,9 +13,7 @@ import vitedu
 #
 # We take forty drawn pictures of shapes, and for each a *mask*, which says which pixels
 # belong to the shape. The network stays frozen, as in [chapter 13](13_few_shot.ipynb), and
-# on its tokens we put a single matrix, found by a formula. (Hidden cells have `drawn`, which
-# draws pictures and masks, and `tokens`, which gives what the patches hold after a block.
-# You'll see `ridge` line by line.)
+# on its tokens we put a single matrix, found by a formula:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -83,6 +81,9 @@ figures.show(*beyond.outlines(new[:8], found[:8], iou))
 print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
 
 # %% [markdown]
+# (Hidden cells have `drawn`, which draws pictures and masks, and `tokens`, which gives what
+# the patches hold after a block. You'll see `ridge` line by line.)
+#
 # These eight pictures are new, and the lines are the matrix's work. It isn't fooled by
 # stripes on the ground, or by a bar lying across the shape. (The star has lost its points:
 # they're thinner than a patch.) *IoU* is

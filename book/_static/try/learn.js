@@ -306,9 +306,9 @@
     }
 
     function change(name, value) {
-      settings = { ...settings, [name]: value };
-      const patches = patchesOf(settings.task);
-      if (!patches.includes(settings.patch)) [settings.patch] = patches;
+      settings = name === "task" // each has settings of its own
+        ? checked({ task: value, seed: settings.seed })
+        : { ...settings, [name]: value };
       remember({ learn: toLink(settings) });
       const done = NEW.includes(name) ? restart()
         : ask("change", { [name]: value }).then(() => {

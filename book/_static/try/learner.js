@@ -45,7 +45,8 @@
     }
     const task = given.task ?? USUAL.task;
     const patches = patchesOf(task);
-    const found = { ...USUAL, patch: patches[0], ...given };
+    const found =
+      { ...USUAL, patch: patches[0], ...TASKS[task]?.usual, ...given };
     if (!patches.includes(found.patch)) {
       throw new RangeError(`patch is one of ${patches.join(", ")} where the ` +
         `task is ${task}, not ${found.patch}`);

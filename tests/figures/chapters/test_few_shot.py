@@ -76,3 +76,14 @@ def test_the_dip_is_named_and_the_columns_are_marked():
     few = {"none": {2: 0.5, 4: 0.6}, "large": {2: 0.5, 4: 0.7}}
     (axes,) = few_shot.dip(few, 193)[0].axes
     assert len(axes.lines) == 2 and not words(axes)
+
+
+def test_a_slide_has_a_box_in_the_colour_of_its_name_and_says_what_is_wrong():
+    boxes = [[0, 0, 40, 40], [40, 40, 80, 80]]
+    truths, given = ["red cell", "platelet"], ["red cell", "red cell"]
+    figure, alt = few_shot.slide(torch.rand(3, 120, 160), boxes, given, truths)
+    (axes,) = figure.axes
+    colors = [patch.get_edgecolor() for patch in axes.patches[1::2]]
+    assert colors[0] == colors[1]
+    assert words(axes) == ["no: platelet"]
+    assert "2 boxes, named 2 red cells, 0 platelets; 1 of" in alt

@@ -3,6 +3,7 @@
 import pytest
 
 from vitedu.figures.chapters import imagenet
+from vitedu.figures.schematic import TIMES
 
 
 def test_losses_share_a_scale_and_what_leaves_it_is_said():
@@ -12,6 +13,15 @@ def test_losses_share_a_scale_and_what_leaves_it_is_said():
     assert list(left.lines[1].get_ydata()) == [1.8, 0.5]
     assert left.get_ylim() == right.get_ylim() == (0, imagenet.HIGHEST)
     assert "fine: from 1.80 to 0.50; lost: from 1.80 to 70.00, 70 in" in alt
+
+
+def test_a_rehearsal_marks_where_to_look():
+    figure, alt = imagenet.rehearsal([1.8] * 10 + [1.5] * 10 + [0.4] * 20, 1.79)
+    marked = [
+        each.get_offsets()[0].tolist() for each in figure.axes[0].collections
+    ]
+    assert marked == [[1, 1.8], [10, 1.8], [20, 1.5]]
+    assert "the warm-up ends, at 20: 1.50. It ends at 0.40" in alt
 
 
 def test_bytes_of_a_block_are_laid_end_to_end():
@@ -36,4 +46,7 @@ def test_tasks_have_a_bar_for_each_student_and_a_mark_for_guessing():
         [50, 50, 51, 51, 51, 52, 52, 53, 53, 54, 54, 55, 55]
     )
     assert all(list(line.get_xdata()) == [10, 10] for line in axes.lines)
-    assert "MNIST: 256 pixels 51.0, frozen features 51.0, all weights 51" in alt
+    words = (
+        f"MNIST: 16 {TIMES} 16 pixels 51.0, frozen features 51.0, all weights"
+    )
+    assert f"{words} 51" in alt

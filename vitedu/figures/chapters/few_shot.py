@@ -12,12 +12,13 @@ from torch import Tensor
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import CLASS, DARK, MAP, NIGHT, PATCHES, STREAM
 from vitedu.figures.photos import draw_picture
-from vitedu.figures.schematic import canvas, column
+from vitedu.figures.schematic import canvas, column, rectangle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RIVAL = "0.45"  # the grey of what is compared
+KINDS = ("#ffd23f", "#4da3ff", "#7dff8a")  # on any picture, over black
 LOW, HIGH = 0.1, 0.9  # of the draws in a band
 
 
@@ -65,7 +66,7 @@ def likeness(
     for edge in edges[1:-1]:
         axes.axhline(edge - 0.5, color="white", linewidth=1)
         axes.axvline(edge - 0.5, color="white", linewidth=1)
-    bar = figure.colorbar(shown, ax=axes, ticks=(-most, 0, most))
+    bar = figure.colorbar(shown, ax=axes, ticks=(-most, 0, most), extend="max")
     bar.set_label("cosine", fontsize=11)
     truth = labels[order]
     same = truth[:, None] == truth
@@ -83,7 +84,7 @@ def likeness(
 
 def recipe() -> "tuple[Figure, str]":
     """From photographs to answers: each box with its line of code."""
-    figure, axes = canvas(360, 452)
+    figure, axes = canvas(360, 432)
     steps = (
         (
             r"photographs, through the ViT:  $x$",
@@ -91,14 +92,14 @@ def recipe() -> "tuple[Figure, str]":
             "x, y = features(model, photographs)",
         ),
         (
-            r"$X = (x - m)\,/\,s$,  then 100",
+            r"$X = (x - m)\,/\,s$  and a column of 100",
             STREAM,
             "x = whiten(x, mean, std)",
         ),
         (
             r"$W = (X^\top X + \lambda I)^{-1} X^\top Y$",
             CLASS,
-            "weights = inverse @ (x.mT @ targets)",
+            "weights = solve(square, x.mT @ targets)",
         ),
         (
             r"the largest score of  $X_{test}\,W$",
@@ -106,7 +107,7 @@ def recipe() -> "tuple[Figure, str]":
             "scores(xt).argmax(dim=1)",
         ),
     )
-    column(axes, 180, 330, steps)
+    column(axes, 180, 330, steps, top=400)
     alt = (
         "The classifier, four boxes from top to bottom, each with its line of "
         "code: photographs become features x in the frozen ViT; whitened, and "
@@ -121,15 +122,20 @@ def curves(
 ) -> "tuple[Figure, str]":
     """Shares (0..1) of many draws by shots: their mean, and a band.
 
-    The band has the draws but for the lowest and the highest tenth.
+    The band has the draws but for the lowest and the highest tenth. A third
+    method is a thin line without one.
     """
     figure, axes = chart(WIDTH, 3.4)
     listed, spread, ends = [], [], []
     for (name, by_shots), color in zip(
-        accuracies.items(), (RIVAL, CLASS), strict=False
+        accuracies.items(), (RIVAL, CLASS, DARK), strict=False
     ):
         shots = list(by_shots)
         means = [100 * statistics.fmean(each) for each in by_shots.values()]
+        if color == DARK:
+            axes.plot(shots, means, ":", color=color, linewidth=2, label=name)
+            listed.append(f"{name} {means[-1]:.0f}% from {shots[-1]}")
+            continue
         bands = [_band(each) for each in by_shots.values()]
         lows, highs = zip(*bands, strict=True)
         axes.fill_between(shots, lows, highs, color=color, alpha=0.18, lw=0)
@@ -156,7 +162,8 @@ def curves(
     axes.set_xticks(shots, [str(k) for k in shots])
     axes.minorticks_off()
     axes.set(xlabel="photographs of each class", ylabel="accuracy (%)")
-    axes.set(ylim=(min(30, chance - 5), 101))
+    top = max(axes.dataLim.ymax, ends[0][0])
+    axes.set(ylim=(min(30, chance - 5), min(101, top + 8)))
     note(axes, "guessing", (shots[-1], chance), (0, 4), 10, ha="right")
     axes.legend(frameon=False, fontsize=11, loc="center right")
     bare(axes)
@@ -198,12 +205,52 @@ def answers(
     )
 
 
+def slide(
+    picture: Tensor,
+    boxes: Sequence[Sequence[float]],
+    given: Sequence[str],
+    truths: Sequence[str],
+) -> "tuple[Figure, str]":
+    """A picture (3, h, w) in 0..1, with a box (x, y, x, y) around each thing.
+
+    Its colour is that of the name it was given; a wrong name is written.
+    """
+    _, height, width = picture.shape
+    figure, axes = chart(WIDTH, WIDTH * height / width + 0.5)
+    draw_picture(axes, picture)
+    axes.axis("off")
+    names = list(dict.fromkeys(sorted(truths, key=truths.count, reverse=True)))
+    colors = dict(zip(names, KINDS, strict=False))
+    for (left, top, right, bottom), name, truth in zip(
+        boxes, given, truths, strict=True
+    ):
+        size = right - left, bottom - top
+        for shade, thick in (("black", 3.5), (colors[name], 2)):
+            look = {"fill": False, "ec": shade, "lw": thick}
+            rectangle(axes, (left, top), size, **look)
+        if name != truth:
+            look = {"color": "white", "backgroundcolor": CLASS}
+            words = f"no: {truth}"
+            axes.text(left + 3, top + 3, words, va="top", fontsize=9, **look)
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colors[name], label=name) for name in names]
+    look = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncol": 3}
+    axes.legend(handles=handles, frameon=False, fontsize=11, **look)
+    right = sum(x == y for x, y in zip(given, truths, strict=True))
+    listed = ", ".join(f"{given.count(name)} {name}s" for name in names)
+    return figure, (
+        f"A picture with {len(truths)} boxes, named {listed}; {right} of the "
+        "names are right."
+    )
+
+
 def dip(
     accuracies: Mapping[str, Mapping[int, float]], num_columns: int
 ) -> "tuple[Figure, str]":
     """Shares (0..1) by number of photographs, one line for each lambda."""
     figure, axes = chart(WIDTH, 3.1)
-    listed, lowest = [], 0.0
+    listed = []
     for (name, by_number), color in zip(
         reversed(list(accuracies.items())), (RIVAL, CLASS), strict=True
     ):
@@ -222,12 +269,12 @@ def dip(
         listed.append(f"{name}: {words}, and {end}")
     if num_columns < max(numbers):
         axes.axvline(num_columns, color=DARK, linestyle=":", linewidth=1.2)
-        words = f"{num_columns}\ncolumns"
-        look = {"ha": "left", "va": "bottom"}
-        note(axes, words, (num_columns, lowest), (8, -8), 10, **look)
+        look = {"ha": "right", "va": "bottom"}
+        place = num_columns, axes.get_ylim()[0]
+        note(axes, f"{num_columns} columns", place, (-6, 4), 10, **look)
     axes.set(xlabel="training photographs", ylabel="accuracy (%)")
-    axes.set(ylim=(None, 101))
-    axes.legend(frameon=False, fontsize=11, loc="lower center")
+    axes.set(ylim=(None, min(101, max(axes.dataLim.ymax + 8, 60))))
+    axes.legend(frameon=False, fontsize=11, loc="lower right")
     bare(axes)
     return (
         figure,

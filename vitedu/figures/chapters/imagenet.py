@@ -1,9 +1,9 @@
-"""Chapter 12: first losses, what a block keeps, and six tasks."""
+"""Chapter 12: losses of a run, what a block keeps, and six tasks."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vitedu.figures.charts import WIDTH, bare, chart
+from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import ATTENTION, CLASS, DARK, MLP, PALE, STREAM
 from vitedu.figures.schematic import TIMES, label
 
@@ -27,7 +27,7 @@ TASKS = {
     "place": "which ninth",
 }
 STUDENTS = {
-    "pixels": ("256 pixels", PALE),
+    "pixels": (f"16 {TIMES} 16 pixels", PALE),
     "frozen": ("frozen features", ATTENTION),
     "tuned": ("all weights", CLASS),
 }
@@ -53,14 +53,51 @@ def losses(
         words = f"{name}: from {values[0]:.2f} to {values[-1]:.2f}"
         if max(values) > HIGHEST:
             words += f", {max(values):.0f} in between, out of the picture"
+            beyond = next(i for i in steps if values[i - 1] > HIGHEST)
+            high = f"up to {max(values):,.0f}"
+            note(axes, high, (beyond, HIGHEST), (6, -12), color=DARK)
         listed.append(words)
     for axes in panels[-1]:
         axes.set_xlabel("step", fontsize=12)
     for axes in panels[:, 0]:
         axes.set_ylabel("loss", fontsize=12)
+    look = {"loc": "upper right", "fontsize": 11, "frameon": False}
+    panels[-1, -1].legend(panels[-1, -1].lines[:1], ["knowing nothing"], **look)
     return figure, (
         f"Losses of the first {len(values)} steps, with a dashed line at "
         f"{start:.2f}. {'; '.join(listed)}."
+    )
+
+
+def rehearsal(losses: Sequence[float], start: float) -> "tuple[Figure, str]":
+    """One run's loss, and the three steps at which one looks at it.
+
+    Half of the run is its warm-up, which takes 500 steps in a real one.
+    """
+    figure, axes = chart(WIDTH, 3.3)
+    steps = range(1, len(losses) + 1)
+    axes.axhline(start, color=STREAM, linewidth=1, linestyle="--")
+    axes.plot(steps, losses, color=DARK, linewidth=1.8)
+    warm = len(losses) // 2
+    looks = {1: "the first step", warm // 2: "half-way through the warm-up"}
+    looks |= {warm: "the warm-up ends"}
+    listed = []
+    for row, (step, words) in enumerate(looks.items()):
+        point, top = (step, losses[step - 1]), 3.8 - 0.5 * row
+        axes.plot([step, step], [point[1], top], color=CLASS, linewidth=1)
+        axes.scatter(*point, s=36, color=CLASS, zorder=3)
+        note(axes, f"  {words}", (step, top), (0, 0), color=CLASS, va="center")
+        listed.append(f"{words}, at {step}: {point[1]:.2f}")
+    end = len(losses), start
+    note(axes, "knowing nothing", end, (0, 5), ha="right")
+    axes.set_ylim(0, HIGHEST)
+    axes.set_xlabel("step", fontsize=12)
+    axes.set_ylabel("loss", fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    return figure, (
+        f"The loss of {len(losses)} steps, with a dashed line at {start:.2f}. "
+        f"{'; '.join(listed)}. It ends at {losses[-1]:.2f}."
     )
 
 
@@ -87,7 +124,7 @@ def kept() -> "tuple[Figure, str]":
     axes.set_ylim(len(KEPT) - 0.5, -0.5)
     axes.set_xlim(0, left)
     axes.set_xticks([0, *range(4, left + 1, 4)])
-    axes.set_xlabel("bytes for each number of a token", fontsize=12)
+    axes.set_xlabel(f"numbers {TIMES} bytes", fontsize=12)
     axes.tick_params("x", labelsize=11)
     bare(axes)
     return figure, (
@@ -119,7 +156,8 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
             title_of, color = STUDENTS[name]
             value = each["value"]
             axes.barh(row, value, 0.86, color=color)
-            dots = {"s": 7, "color": DARK, "zorder": 3, "linewidths": 0}
+            dots = {"s": 16, "color": DARK, "edgecolors": "white"}
+            dots |= {"zorder": 4, "linewidths": 0.7}
             seeds = each["per_seed"]
             axes.scatter(seeds, [row] * len(seeds), **dots)
             look = {"ha": "left", "va": "center"}

@@ -623,6 +623,7 @@ def likeness(tokens):
     return among, cloth[:, cloth_of_jacket].mean()
 
 
+# %% tags=["hide-input"]
 def table(stages):
     """Print `likeness` of each stage, name -> tokens (n, d)."""
     print("similarity of the      to the rest   to the cloth")

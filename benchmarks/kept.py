@@ -38,7 +38,7 @@ def kept(path: Path, measure: Callable[[], Any]) -> Any:
 def kept_with_time(
     path: Path, measure: Callable[[], Any], device: torch.device
 ) -> dict[str, Any] | None:
-    """The same as {"found", "seconds", "hardware", ...}."""
+    """As `kept`, but {"found", "seconds", "hardware", ...}."""
 
     def timed() -> dict[str, Any]:
         started = time.perf_counter()

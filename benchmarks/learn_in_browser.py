@@ -1,6 +1,7 @@
 """A ViT that learns in the page "Try it": time for a step, and accuracy.
 
     python benchmarks/learn_in_browser.py [--seeds 5]
+    python benchmarks/learn_in_browser.py --puzzles --seeds 3
 
 In a headless Chromium ($CHROMIUM, or the one in PATH), by the page's own
 JavaScript: the processor's time for a step of 128 digits, in turn with
@@ -8,8 +9,12 @@ JavaScript: the processor's time for a step of 128 digits, in turn with
 digits after as many steps as 30 and 60 seconds of one core allow. Time is that
 of the browser's processes, so a busy machine doesn't change it much.
 
+With `--puzzles` the puzzles of the chapters instead, each with the settings
+that the page gives it: accuracy, and the processor's time for a step beside
+that for a step of digits, in turn.
+
 What is finished lies in `runs/learn-in-browser.jsonl`, and isn't repeated.
-Written to `vitedu/results/learn-in-browser.json`.
+Written to `vitedu/results/learn-in-browser.json` or `learn-puzzles.json`.
 """
 
 import argparse
@@ -37,6 +42,8 @@ import try_files
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "vitedu/results/learn-in-browser.json"
+PUZZLES = ROOT / "vitedu/results/learn-puzzles.json"
+TASKS = ("same", "same-off", "twin", "left", "left-above")
 DONE = ROOT / "runs/learn-in-browser.jsonl"
 STATIC = ROOT / "book/_static/try"
 BATCH, RATE = 128, 0.01
@@ -47,14 +54,15 @@ PAGE = "<!DOCTYPE html><title>learn</title>" + "".join(
     f'<script src="{name}"></script>' for name in FILES
 )
 # A network that learns for so many steps of so many planned.
-TRAIN = """async ([seed, planned, most]) => {
+TRAIN = """async ([seed, planned, most, task]) => {
   const ask = await vitedu.learning.learner();
-  const settings = vitedu.learning.checked({ seed });
-  await ask("start", { ...settings, steps: planned, batch: 128 });
-  const { losses } = await ask("train", { most });
+  const settings = vitedu.learning.checked({ seed, task });
+  const steps = planned ?? settings.steps;
+  await ask("start", { ...settings, steps, batch: 128 });
+  const { losses } = await ask("train", { most: most ?? steps });
   const accuracy = await ask("accuracy");
   ask.stop();
-  return [losses.at(-1), accuracy];
+  return [losses.at(-1), accuracy, losses.length];
 }"""
 
 
@@ -67,12 +75,20 @@ def processor_seconds() -> float:
     return total
 
 
-def trained(page: Page, *given: int) -> dict[str, float]:
+def trained(
+    page: Page,
+    seed: int,
+    planned: int | None = None,
+    most: int | None = None,
+    task: str = "digits",
+) -> dict[str, float]:
     """Loss, accuracy and processor time of a training in the page."""
     begin = processor_seconds()
-    loss, accuracy = page.evaluate(TRAIN, given)
+    given = [seed, planned, most, task]
+    loss, accuracy, steps = page.evaluate(TRAIN, given)
     seconds = processor_seconds() - begin
-    return {"loss": loss, "accuracy": accuracy, "seconds": seconds}
+    found = {"loss": loss, "accuracy": accuracy, "seconds": seconds}
+    return found | {"steps": steps}
 
 
 def pytorch_seconds(steps: int) -> float:
@@ -96,6 +112,41 @@ def timed(page: Page, rounds: int, steps: int) -> dict[str, object]:
         ours.append(1000 * (whole - short) / steps)
         theirs.append(1000 * pytorch_seconds(steps) / steps)
     return {"ours": ours, "pytorch": theirs}
+
+
+def step_ratio(page: Page, task: str, rounds: int) -> dict[str, float]:
+    """The processor's time for a step of a puzzle, in steps of digits."""
+    ratios = []
+    for _ in range(rounds):
+        spent = []
+        for each in (task, "digits"):
+            short = trained(page, 0, 10_000, 1, each)["seconds"]
+            spent.append(trained(page, 0, 10_000, 31, each)["seconds"] - short)
+        ratios.append(spent[0] / spent[1])
+    return {"ratio": statistics.median(ratios)}
+
+
+def puzzles(page: Page, seeds: int) -> dict:
+    """Of each puzzle the accuracies on pictures that it didn't learn from."""
+    step = results.read(TARGET.stem)["metrics"]["step_milliseconds"]["value"]
+    metrics = {}
+    for task in TASKS:
+        found = [
+            remember(f"{task} {seed}", trained, page, seed, None, None, task)
+            for seed in range(seeds)
+        ]
+        ratio = remember(f"{task} ratio", step_ratio, page, task, 3)["ratio"]
+        accuracies = [each["accuracy"] for each in found]
+        metrics[f"accuracy_{task}"] = {
+            "value": statistics.mean(accuracies),
+            "unit": "percent",
+            "per_seed": accuracies,
+            "losses": [each["loss"] for each in found],
+            "steps": found[0]["steps"],
+            "step_ratio": ratio,
+            "seconds": found[0]["steps"] * ratio * step / 1000,
+        }
+    return metrics
 
 
 def remember(key: str, compute: Callable[..., dict], *given: object) -> dict:
@@ -142,10 +193,30 @@ def measure(page: Page, seeds: int) -> dict:
     return metrics
 
 
+def record_puzzles(metrics: dict, seeds: int, seconds: float) -> None:
+    """Write what `puzzles` found."""
+    command = "python benchmarks/learn_in_browser.py --puzzles"
+    result = {
+        **result_fields(PUZZLES.stem, command, seconds),
+        "seeds": list(range(seeds)),
+        "config": {"batch_size": BATCH},
+        "metrics": metrics,
+        "dataset": {
+            "name": "glyphs, drawn for every step",
+            "digest": "",
+            "num_train": 0,
+            "num_test": 500,
+        },
+        "notes": "seconds: of an idle core, by the ratio to a step of digits",
+    }
+    results.write(PUZZLES, result)
+
+
 def main() -> None:
     """Measure and record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--puzzles", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     begin = time.perf_counter()
@@ -161,9 +232,12 @@ def main() -> None:
         page = browser.new_page()
         page.set_default_timeout(0)
         page.goto((folder / "page.html").as_uri())
-        metrics = measure(page, options.seeds)
-        metrics["step_milliseconds"]["browser"] = browser.version
+        metrics = (puzzles if options.puzzles else measure)(page, options.seeds)
+        next(iter(metrics.values()))["browser"] = browser.version
         browser.close()
+    if options.puzzles:
+        record_puzzles(metrics, options.seeds, time.perf_counter() - begin)
+        return
     data = load_dataset("digits")
     result = {
         **result_fields(

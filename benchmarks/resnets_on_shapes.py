@@ -329,7 +329,7 @@ def record(how: Length, metrics: dict[str, Any], first: dict[str, Any]) -> None:
         },
         "notes": "config and digest are those of the ViT on 10,000 images; "
         "rates by 1,000 of 3,000 held out, n = 1; rows without seeds are the "
-        "best of them, on those 1,000; seconds are those of all trainings, "
+        "best of them, on those 1,000; seconds are those of all runs, "
         "with others on the same machine",
     }
     if is_gpu:

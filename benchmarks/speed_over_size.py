@@ -26,7 +26,8 @@ from recorded import result_fields
 
 from vitedu import budget, results
 from vitedu.bench.measure import take_turns
-from vitedu.model import network_config_of, new_network
+from vitedu.model import new_network
+from vitedu.weights.named import network_config_of
 
 TARGET = Path(__file__).parents[1] / "vitedu/results/speed-over-size.json"
 SIDES = (64, 128, 192, 224, 256, 320, 384, 512)

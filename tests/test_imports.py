@@ -70,12 +70,12 @@ def part_of(parts):
     return parts[1] if len(parts) > 1 else "vitedu"
 
 
-def imported_names(tree, package):
+def imported_names(nodes, package):
     """Every dotted name that a module imports, at the top or inside a function.
 
     `package` is the dotted name of the folder that the module is in.
     """
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -136,7 +136,7 @@ def wrong_imports(root):
         tree = parsed(path.read_text())
         if reader == "plain":
             tree = without_main(tree)
-        for name in imported_names(tree, package):
+        for name in imported_names(ast.walk(tree), package):
             top, *below = name.split(".")
             if top == root.name:
                 read = below[0] if below and below[0] in parts else "vitedu"
@@ -213,13 +213,16 @@ def test_a_wrong_import_is_caught(small_package, case):
     assert len(list(wrong_imports(small_package))) == 1
 
 
-class WithoutTypes(ast.NodeTransformer):
-    """Leaves out what only type checkers read."""
-
-    def visit_If(self, node):
-        if ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            return node.orelse
-        return self.generic_visit(node)
+def without_types(tree):
+    """Its nodes, but for what only type checkers read."""
+    nodes = [tree]
+    for node in nodes:
+        is_if = isinstance(node, ast.If)
+        if is_if and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            nodes += node.orelse
+        else:
+            nodes += ast.iter_child_nodes(node)
+            yield node
 
 
 def circle(root):
@@ -230,10 +233,10 @@ def circle(root):
         modules[name.removesuffix(".__init__")] = path
     imports = {}
     for name, path in modules.items():
-        tree = WithoutTypes().visit(ast.parse(path.read_text()))
+        nodes = without_types(parsed(path.read_text()))
         is_folder = path.stem == "__init__"
         folder = name if is_folder else name.rpartition(".")[0]
-        found = set(imported_names(tree, folder))
+        found = set(imported_names(nodes, folder))
         # a name that isn't a module is in the module above it
         found = {
             each if each in modules else each.rpartition(".")[0]
@@ -298,24 +301,26 @@ def test_a_clone_in_the_working_folder_does_not_hide_the_package(tmp_path):
     assert Path(done.stdout.strip()).parent == PACKAGE
 
 
+@cache
 def uses(tree):
     """What a module does that few may do: "environment", "print", "exit"."""
+    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in (
             "environ",
             "getenv",
         ):
-            yield "environment", node.lineno
+            found.append(("environment", node.lineno))
         elif isinstance(node, ast.ImportFrom) and node.module == "os":
             if {alias.name for alias in node.names} & {"environ", "getenv"}:
-                yield "environment", node.lineno
+                found.append(("environment", node.lineno))
         elif isinstance(node, ast.Call):
             if called(node) in (
                 "print",
                 "sys.stdout.write",
                 "sys.stderr.write",
             ):
-                yield "print", node.lineno
+                found.append(("print", node.lineno))
             elif called(node) in (
                 "sys.exit",
                 "exit",
@@ -323,7 +328,8 @@ def uses(tree):
                 "os._exit",
                 "SystemExit",
             ):
-                yield "exit", node.lineno
+                found.append(("exit", node.lineno))
+    return found
 
 
 # Parts below vitedu/ that may; a folder means all of it.

@@ -14,10 +14,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from tests.photographs import photographed
+from vitedu import vit
 from vitedu.compat import import_timm
 from vitedu.data import photo
 from vitedu.errors import UserError
-from vitedu.model import vit
 from vitedu.pictures import (
     PreprocessSpec,
     UnreadablePicture,

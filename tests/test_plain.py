@@ -17,8 +17,7 @@ from vitedu.train import TrainConfig, find_device
 from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState
-from vitedu.train.step import train_step
+from vitedu.train.step import TrainState, train_step
 
 SOURCE = Path(plain.__file__)
 # Table 1; L and H with two of their blocks, all of which are alike

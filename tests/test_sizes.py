@@ -1,10 +1,16 @@
 """No large file slips into the repository, and the house stays small."""
 
 import subprocess
+import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
+
+from tests.tiny import tiny
+from vitedu.train import fit, recipe
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vitedu"
@@ -61,3 +67,38 @@ def test_a_folder_can_be_read_in_one_sitting():
     )
     most = dict.fromkeys(modules, MOST_MODULES) | MORE_MODULES
     assert {x: n for x, n in modules.items() if n > most[x]} == {}
+
+
+def test_a_photograph_passes_ten_files_on_its_way_to_its_loss(tmp_path):
+    for name in ("a/1", "a/2", "b/1", "b/2"):
+        path = tmp_path / f"{name}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (20, 16)).save(path)
+    seen, is_asked = set(), False
+
+    def see(frame, event, _):
+        nonlocal is_asked
+        code = frame.f_code
+        is_asked |= code.co_qualname in ("Processes.batches", "DataWait.timed")
+        path = Path(code.co_filename)
+        if event == "call" and is_asked and path.is_relative_to(PACKAGE):
+            seen.add(path.relative_to(PACKAGE).as_posix())
+        is_asked &= code.co_qualname != "Precision.backward"
+
+    model = tiny(num_classes=2)
+    config = replace(recipe("finetune", "cpu"), model=model, weights=None)
+    config = replace(config, epochs=None, steps=2, batch_size=2)
+    before = sys.getprofile()
+    try:
+        fit(
+            config,
+            train=tmp_path,
+            test=tmp_path,
+            on_start=lambda _: sys.setprofile(see),
+            on_progress=lambda x: x.step and sys.setprofile(before),
+        )
+    finally:
+        sys.setprofile(before)
+    beside = {x for x in seen if not x.startswith("model/")}
+    assert {"train/fit.py", "pictures.py", "evaluate/losses.py"} <= beside
+    assert len(beside) <= 10, beside

@@ -46,7 +46,7 @@ model.reset_classifier(3)
 model.set_input_size(384)
 model.set_grad_checkpointing()
 model.gradient_checkpointing_enable()
-model.take_any_size()
+any_size = vitedu.load("ViT-Ti/16", dynamic=True)
 path: Path = vitedu.save(model, "model.safetensors")
 
 # pictures

@@ -7,6 +7,7 @@ square, and every layer kind once.
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from vitedu.model import ViTConfig, new_network
 
@@ -43,6 +44,13 @@ def random_tensors(model, dtype=torch.float64):
             drawn /= like[0].numel() ** 0.5
         tensors[name] = drawn
     return tensors
+
+
+def fill_randomly(module):
+    """No zeros and ones left from initial values: every tensor matters."""
+    torch.manual_seed(0)
+    for weight in module.parameters():
+        nn.init.normal_(weight, std=0.3)
 
 
 def random_model(config=TINY, **fields):

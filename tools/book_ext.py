@@ -65,7 +65,10 @@ UNWRITTEN = re.compile(r'<a [^>]*href="unwritten:[^>]*>(.*?)</a>')
 STATIC = Path(__file__).with_name("static")
 DESCRIPTION = 200  # characters of a page's description
 # Their first mention on a page is rarely the one that the glossary explains.
-EVERYDAY = {"head", "hybrid", "key", "query", "step", "transfer", "value"}
+EVERYDAY = {
+    *("head", "hybrid", "key", "query"),
+    *("shortcut", "step", "transfer", "value"),
+}
 # Pages of lists, where words aren't explained.
 LISTS = ("glossary", "api", "bibliography", "ledger")
 # Where a word means itself, or is a link already.
@@ -244,8 +247,8 @@ class Glossary:
         for found in pattern.finditer(words):
             term = terms[found.lastindex - 1]
             spelled, place, definition = self.entries[term]
-            # MAC is a term, a Mac isn't
-            exact = sum(map(str.isupper, spelled)) > 1
+            # MAC is a term, a Mac isn't; nor are `transformers`, the library
+            exact = spelled != spelled.lower()
             if term in seen or (exact and not found[0].startswith(spelled)):
                 continue
             seen.add(term)
@@ -325,12 +328,12 @@ def order_cells(app, doctree, docname):
     """
     for cell in list(doctree.findall(nodes.container)):
         into_solution(cell)
-    picture_first(doctree)
     cells = [
         cell
         for cell in doctree.findall(nodes.container)
         if "tag_hide-input" in cell["classes"]
     ]
+    picture_first(doctree)
     for cell in cells:
         first = cell[0]
         if isinstance(first, HideCodeCellNode):
@@ -344,19 +347,15 @@ def order_cells(app, doctree, docname):
         chapter += about[0]
 
 
-def is_silent(cell):
-    """Whether a node is a hidden cell that prints and draws nothing."""
+def is_plain(cell):
+    """Whether a node is a hidden cell that draws nothing."""
     kinds = cell.get("classes", ()) if isinstance(cell, nodes.Element) else ()
-    if not {"tag_hide-input", "tag_hide-cell"} & {*kinds}:
-        return False
-    return not any(
-        "cell_output" in part["classes"]
-        for part in cell.findall(nodes.container)
-    )
+    is_hidden = {"tag_hide-input", "tag_hide-cell"} & {*kinds}
+    return bool(is_hidden) and not any(cell.findall(nodes.image))
 
 
 def picture_first(doctree):
-    """Put the imports that stand above a page's first picture below it."""
+    """Put the hidden cells that stand above a page's first picture below it."""
     for image in doctree.findall(nodes.image):
         cell = image
         while cell is not None and "cell" not in cell.get("classes", ()):
@@ -365,9 +364,9 @@ def picture_first(doctree):
             continue
         section = cell.parent
         above = section[: section.index(cell)]
-        for silent in reversed([each for each in above if is_silent(each)]):
-            section.remove(silent)
-            section.insert(section.index(cell) + 1, silent)
+        for plain in reversed([each for each in above if is_plain(each)]):
+            section.remove(plain)
+            section.insert(section.index(cell) + 1, plain)
         return
 
 

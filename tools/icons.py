@@ -71,10 +71,6 @@ STYLE = """\
   font-family: "book icons" !important;
 }}
 """
-# which character an icon is: a rule for each of 2,000
-RULE = re.compile(
-    r'(?:\.fa-[\w-]+:before,?)+\{content:"(?:\\[0-9a-f]+|[^"\\])"\}'
-)
 SCRIPT = re.compile(
     r'<script[^>]* src="([^"]*)_static/scripts/fontawesome\.js[^"]*"></script>'
 )
@@ -127,17 +123,9 @@ def style_sheet() -> str:
     )
 
 
-def without_unused(style: str) -> str:
-    """The theme's style sheet without rules of icons that no page shows."""
-    used = re.compile(rf"\.fa-(?:{'|'.join((*SOLID, *BRANDS))}):")
-    return RULE.sub(lambda rule: rule[0] if used.search(rule[0]) else "", style)
-
-
 def lighten(site: Path) -> None:
     """Let every page of a built site load the style sheet, not the script."""
     static = site / "_static"
-    for sheet in (static / "styles").glob("pydata-sphinx-theme.css"):
-        sheet.write_text(without_unused(sheet.read_text()))
     (static / "icons.css").write_text(style_sheet())
     link = r'<link rel="stylesheet" href="\1_static/icons.css">'
     for path in site.rglob("*.html"):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import icons
 import mathjax
+import styles
 import try_files
 
 ROOT = Path(__file__).parents[1]
@@ -124,6 +125,7 @@ def build() -> Path:
     try_files.write(SITE / "_static/try")
     for address, target in FORWARDED.items():
         forward(SITE, address, target)
+    styles.lighten(SITE)
     take_along(SITE, seconds)
     return SITE / "index.html"
 

@@ -29,12 +29,10 @@ from vitedu.model import (
     resize_pos_embed,
     resnet,
     resnet_config,
-    vit,
-    vit_config,
 )
 from vitedu.pictures import PreprocessSpec, preprocess
 from vitedu.train.finetune import finetune
-from vitedu.weights import load, save
+from vitedu.weights import load, save, vit, vit_config
 
 __version__ = "0.1.0"
 

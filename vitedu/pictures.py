@@ -270,7 +270,7 @@ def as_image(
             f"a picture is grey or RGB, but the model wants {channels} channels"
         )
     if is_encoded(picture):
-        with opened(picture) as image:
+        with open_picture(picture) as image:
             return converted(image, channels, orientation)
     if isinstance(picture, Image.Image):
         whole = picture
@@ -285,7 +285,7 @@ def as_image(
 
 
 @contextmanager
-def opened(file: File) -> Iterator["Image"]:
+def open_picture(file: File) -> Iterator["Image"]:
     """A picture with only its header read; pillow decodes it on use."""
     with header(file) as image, reading(name_of(file)):
         yield image
@@ -296,8 +296,9 @@ def header(file: File) -> "Image":
 
     source: Path | BinaryIO
     if isinstance(file, str | PathLike):
-        source = user_path(file)
-        _check_file(source)
+        source = file if isinstance(file, Path) else user_path(file)
+        if not (os.path.isfile(source) and os.access(source, os.R_OK)):
+            _check_file(source)
     elif isinstance(file, bytes):
         source = io.BytesIO(file)
     elif isinstance(file, io.TextIOBase):
@@ -312,6 +313,13 @@ def is_encoded(picture: object) -> TypeGuard[File]:
     return isinstance(picture, str | bytes | PathLike) or hasattr(
         picture, "read"
     )
+
+
+def is_prepared(picture: object) -> bool:
+    """Whether it is floats, which should be (x - mean) / std already."""
+    if isinstance(picture, Tensor):
+        return picture.is_floating_point()
+    return isinstance(picture, np.ndarray) and picture.dtype.kind == "f"
 
 
 def name_of(picture: Picture) -> str:

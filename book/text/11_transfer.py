@@ -280,7 +280,7 @@ from vitedu.train import train_step as package_step
 from vitedu.train.optimizer import optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState
+from vitedu.train.step import TrainState
 
 torch.manual_seed(0)
 sizes = {"image_size": 32, "patch_size": 16, "depth": 2, "num_classes": 2}

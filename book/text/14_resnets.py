@@ -12,9 +12,6 @@ import vitedu
 # from [chapter 4](04_vit.ipynb), in small, with patches of 4×4 pixels. The other is a
 # *ResNet*, a deep network of *convolutions*. It, too, ends up with 7×7 places for the whole
 # sheet. Then we move the digits.
-#
-# A hidden cell loads 2,500 digits of 14×14 pixels, builds the two `networks`, and defines
-# `at(digits, row, column)`, which puts digits on empty sheets of 28×28.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -42,6 +39,7 @@ from torch import Tensor, nn
 
 from vitedu import budget, figures, results
 from vitedu.data import load_dataset, photo
+from vitedu.figures import photos
 from vitedu.figures.chapters import resnets
 from vitedu.model.bottleneck import Bottleneck
 from vitedu.model.convolution import SamePool, StdConv2d
@@ -78,6 +76,26 @@ def at(digits, row, column):
     return sheets
 
 
+# %% tags=["hide-input"]
+places = {"to learn from": (0, 1), "and this": (3, 2), "to read": (13, 12)}
+some = x_test[:: len(x_test) // len(places)]
+panels = {
+    name: 0.9 - 0.9 * at(some[i : i + 1], *place)[0].cpu()
+    for i, (name, place) in enumerate(places.items())
+}
+alt = (
+    "Three square sheets, each with a small digit: in two of them it's near "
+    "the upper left corner, in the third near the lower right one."
+)
+figures.show(*photos.pictures(panels, alt))
+
+
+# %% [markdown]
+# A hidden cell loads 2,500 digits of 14×14 pixels, builds the two `networks`, and defines
+# `at(digits, row, column)`, which puts digits on empty sheets of 28×28.
+
+
+# %% tags=["hide-input"]
 def small_vit():
     """Two encoder blocks on 7 x 7 patches of 4 pixels."""
     return ViT(28, 4, 1, 10, embed_dim=64, depth=2, num_heads=4, mlp_dim=128)

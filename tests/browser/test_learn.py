@@ -441,8 +441,7 @@ def test_a_puzzle_is_learned_and_a_link_keeps_it(bare):
     other.get_by_text("of 500 held-out digits").wait_for()
     other.get_by_text("Draw on your network").wait_for()
     accuracy = page.evaluate(
-        """async () => (await vitedu.learn({ task: "same", width: 32,
-          rate: 0.003, steps: 1000, heads: 2 })).accuracy"""
+        "async () => (await vitedu.learn({ task: 'same' })).accuracy"
     )
     assert accuracy > 95
     assert opened.wrong == again.wrong == []

@@ -4,18 +4,15 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-import vitedu
 from tests.cli.small import SMOKE, TINY, write_pictures
+from tests.train.runs import Two
 from vitedu.bench import trial
 from vitedu.cli import main
 from vitedu.train import fit, recipe
@@ -168,19 +165,7 @@ def test_of_a_run_that_was_stopped_the_rest_is_timed(here, answer):
 
 
 def test_several_processes_give_one_answer(here):
-    torchrun = [sys.executable, "-m", "torch.distributed.run"]
-    torchrun += ["--nproc-per-node", "2", "-m", "vitedu"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = str(Path(vitedu.__file__).parents[1])
-    done = subprocess.run(
-        [*torchrun, *DRY, "--json"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["time"]["measured_steps"] == 10
+    assert Two(*DRY[1:]).answer()["time"]["measured_steps"] == 10
     assert not (here / "runs").exists()
 
 

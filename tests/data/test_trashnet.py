@@ -119,6 +119,7 @@ def test_the_photographs_are_spread_over_the_authors_numbers():
     assert len(chosen) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="VITEDU_DATA has no trashnet/")
 def test_the_real_set_has_its_authors_parts(tmp_path, monkeypatch):
     monkeypatch.setenv("VITEDU_DATA", str(REAL.parent))

@@ -7,8 +7,8 @@ import torch
 
 from vitedu import UserError
 from vitedu.data import Split
+from vitedu.data.dataset import FileReader
 from vitedu.data.imagenet import imagenet_classes
-from vitedu.data.readers.folder import FolderReader
 from vitedu.evaluate.batches import match_folders
 
 NAMES, CODES = imagenet_classes()
@@ -16,7 +16,7 @@ NAMES, CODES = imagenet_classes()
 
 def split(paths, labels, names):
     labels = torch.tensor(tuple(labels))
-    return Split("photos", FolderReader(paths), labels, tuple(names))
+    return Split("photos", FileReader(paths), labels, tuple(names))
 
 
 def in_folders(*names):

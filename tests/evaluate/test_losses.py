@@ -16,7 +16,7 @@ from vitedu.evaluate.losses import (
     softmax_cross_entropy,
 )
 from vitedu.model.classifier import LossName
-from vitedu.train.state import build_loss
+from vitedu.train.step import build_loss
 
 # float64, 28 terms
 EXACT = {"rtol": 1e-13, "atol": 0}

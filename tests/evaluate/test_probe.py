@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from tests.evaluate.small import small
 from vitedu import UserError
 from vitedu.data import photo
-from vitedu.data.feed.order import hold_out
+from vitedu.data.dataset import hold_out
 from vitedu.evaluate import (
     Features,
     features,

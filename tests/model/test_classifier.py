@@ -10,13 +10,11 @@ from vitedu.model import (
     Hybrid,
     Relative,
     SinCos2D,
-    network_config_of,
     resnet,
     resnet_config,
-    vit,
-    vit_config,
 )
 from vitedu.pictures import PreprocessSpec
+from vitedu.weights.named import network_config_of, vit, vit_config
 
 SMALL = {"image_size": 32, "num_classes": 5, "depth": 2}
 RESNET = {"image_size": 32, "num_classes": 5, "layers": (1, 2), "width": 0.5}

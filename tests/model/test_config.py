@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.tiny import tiny
-from vitedu.compat import import_timm
+from vitedu import vit
 from vitedu.fields import meanings, to_json
 from vitedu.model import (
     NAMES,
@@ -20,10 +20,9 @@ from vitedu.model import (
     ViT,
     ViTConfig,
     resnet,
-    vit,
     vit_config,
 )
-from vitedu.model.config import TIMM, ViTFields
+from vitedu.model.config import ViTFields
 from vitedu.model.resnet import ResNetFields
 from vitedu.pictures import PreprocessSpec
 
@@ -163,23 +162,6 @@ def test_no_field_is_without_a_change():
     assert all(
         getattr(CHANGED_FROM, name) != new for name, new in CHANGES.items()
     )
-
-
-@pytest.mark.slow  # 30 large ones, without numbers
-def test_timms_names_are_timms_models():
-    create = import_timm().create_model
-    names = [x for x in import_timm().list_models() if TIMM.fullmatch(x)]
-    assert len(names) >= 28  # ViT, DeiT, DeiT-III, DINOv2 with registers or not
-    for name in names:
-        with torch.device("meta"):
-            theirs = create(name, num_classes=1000)
-            ours = vit(name)
-        assert ours.config.image_size == theirs.patch_embed.img_size
-        assert ours.config.num_heads == theirs.blocks[0].attn.num_heads
-        shapes = {key: x.shape for key, x in ours.state_dict().items()}
-        wanted = {key: x.shape for key, x in theirs.state_dict().items()}
-        assert shapes == wanted, name
-    assert vit_config("vit_tiny_patch16_224", depth=2).depth == 2
 
 
 LATER_FIELDS = {

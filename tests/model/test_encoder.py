@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.testing import assert_close
 
+from tests.tiny import fill_randomly
 from vitedu.model import (
     MLP,
     DropPath,
@@ -24,13 +24,6 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 TINY = ViTConfig(
     image_size=8, patch_size=4, embed_dim=32, depth=4, num_heads=4, mlp_dim=96
 )
-
-
-def fill_randomly(module):
-    """No zeros and ones left from initial values: every tensor matters."""
-    torch.manual_seed(0)
-    for weight in module.parameters():
-        nn.init.normal_(weight, std=0.3)
 
 
 def block_by_equations(x, weights, num_heads, norm_eps, approximate):

@@ -10,9 +10,10 @@ from torch import nn
 
 import tests.tiny
 from tests.tiny import random_images, random_tensors
+from vitedu import vit, vit_config
 from vitedu.budget import macs, parameters
 from vitedu.compat import import_timm
-from vitedu.model import ViT, ViTConfig, initialise, vit, vit_config
+from vitedu.model import ViT, ViTConfig, initialise
 from vitedu.model.config import HYBRIDS
 from vitedu.model.hybrid import Hybrid
 

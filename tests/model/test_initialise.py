@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from vitedu.model import initialise, lecun_normal, vit
+from vitedu import vit
+from vitedu.model import initialise, lecun_normal
 
 # One block; 64 pixels in patches of 16 leave 17 tokens.
 SMALL = {"image_size": 64, "depth": 1, "num_classes": 100}

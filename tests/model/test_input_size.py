@@ -8,6 +8,7 @@ import torch
 from tests.tiny import TINY, random_model, tiny
 from vitedu.errors import UserError
 from vitedu.model import Relative
+from vitedu.model.vit import take_any_size
 
 
 def images(height, width):
@@ -54,7 +55,7 @@ def test_what_does_not_fit_changes_nothing(config, size, mode, sentence):
 
 def test_a_size_that_does_not_divide_into_patches_is_one_sentence():
     model = random_model(TINY)
-    model.take_any_size()
+    take_any_size(model)
     with pytest.raises(UserError, match="18 is not a multiple of the patch"):
         model(images(18, 16))
     with pytest.raises(ValueError, match=r"one image is images\[None\]"):
@@ -68,7 +69,7 @@ def test_a_size_that_does_not_divide_into_patches_is_one_sentence():
 
 def test_positions_of_any_size_are_trained_through_their_resizing():
     model = random_model(TINY)
-    model.take_any_size()
+    take_any_size(model)
     model(images(16, 16)).sum().backward()
     assert model.pos_embed.grad.shape == model.pos_embed.shape
     assert model.pos_embed.grad.any()

@@ -13,20 +13,13 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tests.tiny import random_images, random_model, tiny
+from tests.tiny import fill_randomly, random_images, random_model, tiny
 from vitedu.compat import import_timm
 from vitedu.model import ViT, ViTConfig
 from vitedu.model.pool import AttentionPool, build_pool
 
 # float64, at most 96 terms per sum in another order: measured below 1e-14
 EXACT = {"rtol": 0, "atol": 1e-12}
-
-
-def fill_randomly(module):
-    """No zeros and ones left from initial values: every tensor matters."""
-    torch.manual_seed(0)
-    for weight in module.parameters():
-        nn.init.normal_(weight, std=0.3)
 
 
 def random_pool(**fields):

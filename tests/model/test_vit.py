@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from tests.tiny import random_images, random_model, random_tensors
+from vitedu import vit, vit_config
 from vitedu.compat import import_timm
-from vitedu.model import vit, vit_config
 
 # float64; a few hundred terms per sum in another order: measured below 1e-13
 EXACT = {"rtol": 0, "atol": 1e-11}

@@ -9,15 +9,24 @@ import pytest
 pytest.importorskip("pydata_sphinx_theme")
 pytest.importorskip("fontTools")
 icons = pytest.importorskip("icons")
+styles = pytest.importorskip("styles")
 
 
-def test_the_rules_of_icons_that_no_page_shows_are_left_out():
+def test_rules_of_classes_that_no_page_names_are_left_out():
     style = (icons.theme() / "styles/pydata-sphinx-theme.css").read_text()
-    lighter = icons.without_unused(style)
-    assert len(lighter) < len(style) - 80_000
     used = (*icons.SOLID, *icons.BRANDS)
+    words = {f"fa-{name}" for name in used}
+    lighter = styles.without_unused(style, words)
+    assert len(lighter) < len(style) / 3
     assert icons.codepoints(used, lighter) == icons.codepoints(used, style)
     assert ".fa-korvue:" in style and ".fa-korvue:" not in lighter
+    assert lighter.count("{") == lighter.count("}")
+    assert re.findall(r"/\*!.*?\*/", lighter) == re.findall(
+        r"/\*!.*?\*/", style
+    )
+    rules = "/* b */ a,.no.b:is(.x, y){} .b:not(.no, c):hover{} @media p{.no{}}"
+    found = styles.without_unused(rules, {"b"})
+    assert "".join(found.split()) == "a{}.b:not(.no,c):hover{}"
 
 
 def test_the_fonts_hold_the_icons_and_nothing_else():

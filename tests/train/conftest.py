@@ -1,4 +1,6 @@
-"""A folder to run in."""
+"""A folder to run in, and its keyboard."""
+
+import signal
 
 import pytest
 
@@ -11,3 +13,11 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_set(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def on_the_keyboard():
+    """Ctrl-C as at a terminal: what is started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -4,12 +4,18 @@
 """
 
 import json
+import multiprocessing
+import os
+import socket
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.tiny import tiny
+from vitedu.cli import main
 from vitedu.data import Augment, PreprocessSpec
 from vitedu.errors import UserError
 from vitedu.model import Learned1D
@@ -36,6 +42,9 @@ SHORT = TrainConfig(
     num_workers=0,
 )
 
+
+# A process takes seconds to import PyTorch, more on a busy machine.
+PATIENCE = 300
 
 # Another value of every field, by the dotted name that a message would use.
 OTHER = {
@@ -149,3 +158,35 @@ def sentence(call, *arguments, **options):
     said = str(error.value)
     assert "\n" not in said and len(said) < 1000
     return said
+
+
+class Two:
+    """`vitedu train` in two forks, as of torchrun, but with all imported."""
+
+    def __init__(self, *words):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        self.start, self.words = {"MASTER_PORT": port}, words
+        fork = multiprocessing.get_context("fork").Process
+        self.ranks = [
+            fork(target=self.run, args=rank, daemon=True) for rank in "01"
+        ]
+        for each in self.ranks:
+            each.start()
+
+    def run(self, rank):
+        sys.stdout, sys.stderr = (
+            open(f"{name}{rank}", "w") for name in ("out", "err")
+        )
+        os.environ |= self.start | {"MASTER_ADDR": "127.0.0.1"}
+        os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
+        sys.exit(main(["train", *self.words, "--json"]))
+
+    def answer(self):
+        """What the first process says, once both have ended well."""
+        for rank, each in enumerate(self.ranks):
+            each.join(PATIENCE)
+            assert each.exitcode == 0, Path(f"err{rank}").read_text()
+        assert Path("out1").read_text() == ""
+        return json.loads(Path("out0").read_text())

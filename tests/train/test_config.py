@@ -17,8 +17,7 @@ from vitedu.train.checkpoint import read_saved
 from vitedu.train.config import MAY_DIFFER, TIERS, TrainConfig
 from vitedu.train.data import open_sources
 from vitedu.train.start import build_model, build_state
-from vitedu.train.state import count_steps
-from vitedu.train.step import train_step
+from vitedu.train.step import count_steps, train_step
 from vitedu.weights import save
 
 CPU = torch.device("cpu")

@@ -20,8 +20,8 @@ from vitedu.data import (
     from_torch,
     load_dataset,
 )
+from vitedu.data.dataset import FileReader
 from vitedu.data.readers.arrays import open_pair
-from vitedu.data.readers.folder import FolderReader
 from vitedu.errors import UserError
 from vitedu.model import ViTConfig
 from vitedu.results import read_file
@@ -520,7 +520,7 @@ class Alone(Photos):
 
 
 class Others(Photos):
-    """The same classes in another order."""
+    """Photos with their classes in another order."""
 
     classes = ("ant", "cat", "bee")
 
@@ -605,7 +605,7 @@ def test_on_a_gpu_processes_read_files_of_pictures(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     Image.new("RGB", (9, 9)).save(tmp_path / "0.png")
     paths = [tmp_path / "0.png"] * 640
-    files = Split("files", FolderReader(paths), torch.arange(640) % 3)
+    files = Split("files", FileReader(paths), torch.arange(640) % 3)
     arrays = open_pair(np.zeros((640, 8, 8), np.uint8), np.arange(640) % 3)
     foreign = from_torch([(paths[0], 0), (paths[0], 1)] * 320)
     gpu, config = torch.device("cuda"), configured()

@@ -1,11 +1,9 @@
 """Two processes: they train as one does, stop together, and end together."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,17 +14,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.train.runs import SHORT, stopper, write_set
-from vitedu.cli import main
+from tests.train.runs import PATIENCE, SHORT, Two, stopper, write_set
 from vitedu.train import fit
 from vitedu.train.checkpoint import read_saved
 from vitedu.train.processes import SINGLE, from_environment
-from vitedu.train.processes.distributed import Distributed
 from vitedu.train.run_folder import RunFolder
 from vitedu.weights import read_weights
 
-# A process takes seconds to import PyTorch, more on a busy machine.
-PATIENCE = 300
 ROOT = Path(__file__).parents[2]
 TORCHRUN = [
     sys.executable,
@@ -91,38 +85,6 @@ def started(*words, cwd):
             yield job
         finally:
             job.terminate()  # which ends the others too
-
-
-class Two:
-    """`vitedu train` in two forks, as of torchrun, but with all imported."""
-
-    def __init__(self, *words):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        self.start, self.words = {"MASTER_PORT": port}, words
-        fork = multiprocessing.get_context("fork").Process
-        self.ranks = [
-            fork(target=self.run, args=rank, daemon=True) for rank in "01"
-        ]
-        for each in self.ranks:
-            each.start()
-
-    def run(self, rank):
-        sys.stdout, sys.stderr = (
-            open(f"{name}{rank}", "w") for name in ("out", "err")
-        )
-        os.environ |= self.start | {"MASTER_ADDR": "127.0.0.1"}
-        os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
-        sys.exit(main(["train", *self.words, "--json"]))
-
-    def answer(self):
-        """What the first process says, once both have ended well."""
-        for rank, each in enumerate(self.ranks):
-            each.join(PATIENCE)
-            assert each.exitcode == 0, Path(f"err{rank}").read_text()
-        assert Path("out1").read_text() == ""
-        return json.loads(Path("out0").read_text())
 
 
 def process_of(job, rank):
@@ -277,7 +239,10 @@ def environment(monkeypatch):
     return set_variables
 
 
+@pytest.mark.slow  # a second, for PyTorch's checkpoints of several processes
 def test_torchrun_says_which_process_this_is(environment):
+    from vitedu.train.processes.distributed import Distributed
+
     environment()
     here = from_environment()
     assert isinstance(here, Distributed)

@@ -12,7 +12,7 @@ from vitedu.data.readers.arrays import open_pair
 from vitedu.pictures import PreprocessSpec
 from vitedu.results import read_file
 from vitedu.train import fit
-from vitedu.train.journal import DataWait
+from vitedu.train.fit import DataWait
 
 pytestmark = pytest.mark.slow  # each test trains
 

@@ -15,8 +15,7 @@ from vitedu.model import ViT
 from vitedu.train.optimizer import MovingAverage, optimizer_of
 from vitedu.train.precision import build_precision
 from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState, build_loss
-from vitedu.train.step import train_step
+from vitedu.train.step import TrainState, build_loss, train_step
 
 # float64 all through, 11 images in another order; a part that weighs wrong is
 # off by 1e-2

@@ -21,14 +21,6 @@ def notebook(monkeypatch):
     monkeypatch.setattr(builtins, "get_ipython", None, raising=False)
 
 
-@pytest.fixture
-def on_the_keyboard():
-    """Ctrl-C as at a terminal: what is started in the background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 # --- notes and a bar
 
 

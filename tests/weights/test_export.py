@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,13 @@ from vitedu.weights.export import PROGRAMS, FromPixels, to_onnx
 from ..tiny import tiny
 from . import examples
 
-pytestmark = pytest.mark.slow  # seconds each
-onnxruntime = pytest.importorskip("onnxruntime")
-for package in ("onnx", "onnxscript"):
-    pytest.importorskip(package)
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+pytestmark = [
+    pytest.mark.slow,  # seconds each
+    pytest.mark.skipif(
+        not all(map(find_spec, PACKAGES)), reason="needs the extra onnx"
+    ),
+]
 
 TINY = tiny(image_size=(32, 24), patch_size=8, depth=1)
 TWO = replace(TINY, depth=2)  # what blocks share
@@ -81,6 +85,8 @@ BY_BOTH = ("token", "relative", "rope, registers", "axial", "hybrid", "bit-v2")
 def classify_by(to, path):
     """A function that runs a program without vitedu, and its metadata."""
     if to == "onnx":
+        import onnxruntime
+
         session = onnxruntime.InferenceSession(path)
         (given,), (output,) = session.get_inputs(), session.get_outputs()
         assert (given.name, given.type) == ("images", "tensor(uint8)")
@@ -183,7 +189,7 @@ def test_a_model_too_large_for_onnx_is_one_sentence(tmp_path):
         to_onnx(network, torch.empty(0), {}, "logits")
 
 
-@pytest.mark.parametrize("missing", ["onnx", "onnxruntime", "onnxscript"])
+@pytest.mark.parametrize("missing", PACKAGES)
 def test_without_its_packages_onnx_is_refused_first(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     want = rf"--to onnx needs {missing}; pip install 'vitedu\[onnx\]'"

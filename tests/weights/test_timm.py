@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch.testing import assert_close
 
-from vitedu import UserError, load
+from vitedu import UserError, load, vit, vit_config
 from vitedu.compat import import_timm
 from vitedu.model import ViTConfig
 from vitedu.model.config import SIZES
@@ -478,6 +478,8 @@ def test_six_of_seven_names_of_timm_load_and_the_others_name_the_part(timm):
             if unread:
                 with pytest.raises(UserError, match=unread[0]):
                     load(folder)
+                with pytest.raises(UserError, match=f"{name} has "):
+                    vit_config(name)
                 continue
             ours = load(folder, dtype=torch.float64)
         x = images(ours.config)
@@ -485,6 +487,14 @@ def test_six_of_seven_names_of_timm_load_and_the_others_name_the_part(timm):
             want = with_exact_rope(theirs)(x)
         assert_close(ours(x), want, rtol=1e-10, atol=1e-10)
         loaded.add(name)
+        # the same network by its name
+        sizes |= {"num_classes": 5, "mlp_dim": ours.config.mlp_dim}
+        named = vit(name, image_size=2 * patch, **sizes)
+        assert (named.config, named.preprocess, named.resize_mode) == (
+            ours.config,
+            ours.preprocess,
+            "timm",
+        )
         # and back
         checkpoint = checkpoint_of(ours.float())
         again = timm_config.from_vitedu(checkpoint)

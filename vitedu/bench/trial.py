@@ -31,7 +31,7 @@ from vitedu.train.processes import from_environment
 from vitedu.train.processes.device import choose_threads
 from vitedu.train.recipes.imagenet import SIZES
 from vitedu.train.start import build_model, check_room
-from vitedu.train.state import count_steps
+from vitedu.train.step import count_steps
 
 COUNTS = (1, 8, 64)  # of GPUs
 # What isn't predicted, as a share: work space, what the allocator rounds up.

@@ -9,8 +9,8 @@ from vitedu.cli.output import Answer, Command, rows_in, say
 from vitedu.cli.overrides import split_words
 from vitedu.errors import UserError
 from vitedu.model import HYBRIDS, NAMES, RESNETS
-from vitedu.model.network import network_config_of
 from vitedu.train import find_device, override
+from vitedu.weights.named import network_config_of
 
 
 def bench(options: argparse.Namespace) -> Answer:

@@ -19,22 +19,28 @@ from vitedu.data.catalogue import sets_of
 from vitedu.data.locate import present
 from vitedu.errors import UserError, counted, did_you_mean, readable_bytes
 from vitedu.model import HYBRIDS, NAMES, RESNETS, ViTConfig, new_network
-from vitedu.model.config import named_fields
-from vitedu.model.network import NetworkConfig, network_config_of
+from vitedu.model.network import NetworkConfig
 from vitedu.train import RECIPES, TrainConfig, find_device, override, recipe
 from vitedu.train.config import dotted
-from vitedu.train.finetune import tier_of, with_weights
+from vitedu.train.finetune import LEAST, SHARE, tier_of, with_weights
 from vitedu.train.optimizer import parameter_groups
 from vitedu.train.precision import concrete
 from vitedu.weights import load
 from vitedu.weights.hub import EMBEDDED, HUB
 from vitedu.weights.mapping import listed
+from vitedu.weights.named import is_network, network_config_of
 
 # Settings for the smallest GPUs, at the price of time.
 LOW_MEMORY = {
     "micro_batch_size": "8",
     "activation_checkpointing": "true",
     "precision": "fp16",
+}
+# of the recipe finetune, which waits for the data
+BY_DATA = {
+    "model.num_classes": "counted in the data",
+    "validation": f"{SHARE} of {LEAST / SHARE:.0f} photographs or more, else 0",
+    "keep": "best with validation, else last",
 }
 
 
@@ -43,7 +49,7 @@ def info(options: argparse.Namespace) -> Answer:
     if len(words) > 1:
         raise UserError(f"info takes one name, got {len(words)}")
     name = words[0] if words else None
-    if name and (name in RESNETS or named_fields(name)):
+    if name and is_network(name):
         return info_paper(name, fields)
     if fields and (name in (None, "data", "device") or name in RECIPES):
         raise UserError(f"{', '.join(fields)} belongs to a model or to weights")
@@ -246,7 +252,8 @@ def info_recipe(name: str, options: argparse.Namespace) -> Answer:
         config = with_weights(config, str(config.weights), num_classes)
     with torch.device("meta"):  # shapes alone, no memory
         model = new_network(config.model)
-    rows = dotted(config.to_json())
+    found = dict(dotted(config.to_json()))
+    rows = list((found | (BY_DATA if name == "finetune" else {})).items())
     rows += [
         (
             group["name"],

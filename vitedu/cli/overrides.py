@@ -6,11 +6,10 @@ from typing import Any
 
 from vitedu.cli.output import Rows, rows_in, section
 from vitedu.data.augment import Augment
-from vitedu.errors import UserError, same_as
+from vitedu.errors import UserError, same_as, unknown
 from vitedu.fields import (
     Count,
     Size,
-    check_names,
     converted,
     field_types,
     meanings,
@@ -102,7 +101,8 @@ def check_settings(given: Iterable[str]) -> None:
             raise UserError(
                 f"there is no setting {name!r}; did you mean {what}?"
             )
-        check_names("TrainConfig", [head], field_types(TrainConfig))
+        if head not in (names := field_types(TrainConfig)):
+            raise unknown("setting", head, names)
 
 
 def rows_of(prefix: str, owner: type) -> Rows:

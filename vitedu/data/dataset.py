@@ -6,6 +6,7 @@ label).
 """
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from vitedu.data.feed.order import hold_out
-from vitedu.data.feed.source import Source
+from vitedu.data.feed.source import Source, seed_from
 from vitedu.data.imagenet import classes_of
 from vitedu.data.labels import (
     check_labels,
@@ -25,6 +25,7 @@ from vitedu.data.labels import (
     numbered_names,
 )
 from vitedu.errors import UserError, counted
+from vitedu.files import check_regular
 
 Stamps: TypeAlias = Iterable[bytes | memoryview]
 MOST_SHOWN = 3  # sentences in one note
@@ -71,6 +72,32 @@ class Reader(ABC):
             return ()
         chosen = hashlib.sha256(str(tuple(rows.tolist())).encode()).digest()
         return (f"{self.digest}\n".encode(), chosen)
+
+
+class FileReader(Reader):
+    """Pictures in files of their own, known by their paths."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, row: int) -> tuple[Path, None]:
+        return self.paths[row], None
+
+    def name_of(self, row: int) -> str:
+        return str(self.paths[row])
+
+    def stamps(
+        self, rows: Tensor, labels: Tensor | None, folder: Path | None
+    ) -> Stamps:
+        for row in rows.tolist():
+            path = self.paths[row]
+            name = f"{path.parent.name}/{path.name}"
+            if folder is not None and path.is_relative_to(folder):
+                name = path.relative_to(folder).as_posix()
+            yield os.fsencode(f"{name} {check_regular(path).st_size}\n")
 
 
 class Loader:
@@ -306,6 +333,25 @@ class Dataset:
             "num_images": sum(map(len, parts)),
             **({"contents": contents} if any(found) else {}),
         }
+
+
+def hold_out(labels: Tensor, fraction: float, seed: int) -> Tensor:
+    """Which samples are held out, a share of every class: bool (n,).
+
+    Of each class round(fraction * its size). UserError: a part is empty.
+    """
+    generator = torch.Generator().manual_seed(seed_from(seed))
+    held_out = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels.unique():
+        members = (labels == label).nonzero()[:, 0]
+        drawn = torch.randperm(len(members), generator=generator)
+        held_out[members[drawn[: round(fraction * len(members))]]] = True
+    if not held_out.any() or held_out.all():
+        raise UserError(
+            f"a held-out share of {fraction} of {len(held_out)} samples "
+            "leaves one part empty"
+        )
+    return held_out
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:

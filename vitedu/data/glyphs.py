@@ -113,10 +113,10 @@ def same_or_different(
 def which(
     count: int, *, on_grid: bool = True, seed: int = 0, alphabet: int = 0
 ) -> Puzzles:
-    """The same pictures: 1 if the first glyph is of the last 8.
+    """As `same_or_different` draws: 1 if the first glyph is of the last 8.
 
-    What `same_or_different` asks takes a comparison, and this none; the second
-    glyph, always of the first 8, distracts.
+    That takes a comparison, and this none: the second glyph, always of the
+    first 8, distracts.
     """
     words = Words(count, 280, seed)
     labels = words.below(2, 1)[:, 0]

@@ -31,9 +31,8 @@ from vitedu.data.dataset import (
 )
 from vitedu.data.feed.arrays import ArraySource
 from vitedu.data.feed.loader import LoaderSource, yields_batches
-from vitedu.data.feed.order import Draws
 from vitedu.data.feed.pictures import ImageSource, PictureChange
-from vitedu.data.feed.source import Source
+from vitedu.data.feed.source import Draws, Source
 from vitedu.data.labels import (
     check_known,
     check_labels,

@@ -28,7 +28,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from vitedu import files
-from vitedu.data.feed.order import seed_from
+from vitedu.data.feed.source import seed_from
 from vitedu.data.labels import check_known
 from vitedu.data.open import reader_of
 from vitedu.data.prepared_index import (
@@ -47,7 +47,12 @@ from vitedu.data.scan import decoding_threads, threads
 from vitedu.errors import UserError, printable
 from vitedu.fields import Count, Range
 from vitedu.fields import converted as checked
-from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
+from vitedu.pictures import (
+    LARGE_PIXELS,
+    UnreadablePicture,
+    converted,
+    open_picture,
+)
 
 UNFINISHED = ".unfinished"  # the folder of the notes, in OUT
 SECONDS = 0.2  # between two reports
@@ -406,7 +411,7 @@ class Work:
         from PIL import Image
 
         short_side = self.settings.short_side
-        with opened(path) as image:
+        with open_picture(path) as image:
             width, height = image.size
             is_large = width * height >= LARGE_PIXELS
             is_plain = image.format == "JPEG" and image.mode in ("RGB", "L")

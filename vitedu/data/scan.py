@@ -29,7 +29,12 @@ from vitedu.data.catalogue import cache_folder
 from vitedu.data.dataset import Split
 from vitedu.errors import UserError, printable
 from vitedu.files import read_json, replace_file
-from vitedu.pictures import LARGE_PIXELS, UnreadablePicture, converted, opened
+from vitedu.pictures import (
+    LARGE_PIXELS,
+    UnreadablePicture,
+    converted,
+    open_picture,
+)
 
 WORTH_KEEPING = 100  # pictures
 BLOCK = 64  # pictures that a thread takes at a time
@@ -141,7 +146,7 @@ def _undecodable(
                 picture, _ = split.reader[row]
                 if isinstance(picture, Image.Image):
                     continue  # the reader has decoded it
-                with opened(picture) as image:
+                with open_picture(picture) as image:
                     is_large = image.width * image.height >= LARGE_PIXELS
                     with one_large if is_large else nullcontext():
                         converted(image, 3)

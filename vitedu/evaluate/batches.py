@@ -1,5 +1,6 @@
 """Batches that fit a model, and eval mode while it is measured."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from vitedu.data.dataset import Split, match_classes
 from vitedu.data.feed.floats import RangeCheck
 from vitedu.data.feed.loader import read_batch, yields_batches
 from vitedu.data.feed.source import Batches, explain_killed_workers
-from vitedu.data.imagenet import NUM_1K, imagenet_classes
+from vitedu.data.imagenet import NUM_1K, classes_of, imagenet_classes
 from vitedu.data.labels import check_labels
 from vitedu.data.open import (
     as_source,
@@ -182,6 +183,39 @@ def are_imagenet(names: Sequence[str]) -> bool:
         for name, ours, code in zip(names, *imagenet_classes(), strict=True)
     )
     return num_alike >= FEWEST_ALIKE
+
+
+def known_classes(
+    known: Sequence[str], names: Sequence[str]
+) -> list[int | None] | None:
+    """Which of the `known` classes each of `names` is, or WordNet's code.
+
+    Folders may write _ for a space. A name that both have twice, as ImageNet's
+    two cranes, is taken in its order; one that only `known` has twice is None.
+    All are None if one isn't known.
+    """
+    known, spellings = tuple(known), [tuple(known)]
+    classes = classes_of(len(known))
+    if classes and (known == classes.names or are_imagenet(known)):
+        spellings += [*classes, (*classes.names, *classes.codes)]
+    wanted = [name.replace("_", " ") for name in names]
+    for spelling in spellings:
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(spelling):
+            index = place % len(known)
+            places.setdefault(name.replace("_", " "), []).append(index)
+        if not wanted or not all(name in places for name in wanted):
+            continue
+        certain = {places[x][0] for x in wanted if len(places[x]) == 1}
+        rows = {}
+        for name, times in Counter(wanted).items():
+            found = places[name]
+            if len(found) > 1:
+                found = [x for x in found if x not in certain]
+            rows[name] = iter(found if len(found) == times else [None] * times)
+        found = [next(rows[name]) for name in wanted]
+        return found if any(x is not None for x in found) else None
+    return None
 
 
 def check_imagenet_classes(model: nn.Module, what: str) -> None:

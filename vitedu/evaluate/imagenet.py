@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from vitedu.data.dataset import Split
+from vitedu.data.dataset import FileReader, Split
 from vitedu.data.imagenet import NUM_1K
 from vitedu.data.readers.folder import (
-    FolderReader,
     class_folders,
     existing_folder,
     open_part,
@@ -206,7 +205,7 @@ class ObjectNet(NamedTuple):
         return ObjectNetEvaluation(top_1, top_5, len(labels))
 
 
-class WithoutBorder(FolderReader):
+class WithoutBorder(FileReader):
     def __getitem__(self, row: int) -> "tuple[Image, None]":
         image = as_image(self.paths[row], 3)
         width, height = image.size
@@ -254,7 +253,7 @@ def read_objectnet(root: Path) -> ObjectNet:
     images = root / "images"
     names = [name for name in class_folders(images) if name in classes]
     split = open_part(images, images, names)
-    reader = WithoutBorder(cast(FolderReader, split.reader).paths)
+    reader = WithoutBorder(cast(FileReader, split.reader).paths)
     right = right_classes([classes[name] for name in names])
     return ObjectNet(replace(split, reader=reader), right)
 

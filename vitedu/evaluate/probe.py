@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 
-from vitedu.data.feed.order import hold_out
+from vitedu.data.dataset import hold_out
 from vitedu.evaluate.batches import Data, Model
 from vitedu.evaluate.features import (
     Features,

@@ -21,7 +21,7 @@ from vitedu.model.convolution import (
 from vitedu.model.encoder import MLP, DropPath, Encoder, EncoderBlock, Standard
 from vitedu.model.hybrid import Hybrid, HybridEmbedding
 from vitedu.model.initialise import initialise, lecun_normal
-from vitedu.model.network import network_config, network_config_of, new_network
+from vitedu.model.network import network_config, new_network
 from vitedu.model.patches import PatchEmbedding, Patches, patchify, unpatchify
 from vitedu.model.pool import AttentionPool, KeyValue, Pool, build_pool
 from vitedu.model.position import (
@@ -40,7 +40,7 @@ from vitedu.model.resnet import (
     resnet,
     resnet_config,
 )
-from vitedu.model.vit import ViT, vit
+from vitedu.model.vit import ViT
 
 __all__ = [
     "HYBRIDS",
@@ -84,7 +84,6 @@ __all__ = [
     "initialise",
     "lecun_normal",
     "network_config",
-    "network_config_of",
     "new_network",
     "pad_same",
     "patchify",
@@ -98,6 +97,5 @@ __all__ = [
     "standardise",
     "standardise_bit",
     "unpatchify",
-    "vit",
     "vit_config",
 ]

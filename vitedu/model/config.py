@@ -3,7 +3,6 @@
 `vit_config("ViT-B/16", image_size=384)` is Table 1 with an override.
 """
 
-import re
 from dataclasses import dataclass, field, fields
 from typing import (
     TYPE_CHECKING,
@@ -78,14 +77,6 @@ HYBRIDS = {
     "R26+ViT-B/32": ("B", (2, 2, 2, 2), 1),
     "R+ViT-Ti/16": ("Ti", (), 8),
 }
-
-
-# timm's words for the sizes, and its names of models that have them
-WORDS = {"Ti": "tiny", "S": "small", "B": "base", "L": "large", "H": "huge"}
-TIMM = re.compile(
-    rf"(vit|deit|deit3)_({'|'.join(WORDS.values())})_patch(\d+)_"
-    r"(?:(reg4_)?dinov2|(\d+))"
-)
 
 
 class ViTFields(TypedDict, total=False):
@@ -239,39 +230,20 @@ def seam_from_json(seam: str, value: Any) -> Any:
 def vit_config(name: str, **overrides: Unpack[ViTFields]) -> ViTConfig:
     """The configuration of a name, such as "ViT-B/16", with other fields.
 
-    Names of Table 1; hybrids such as "R50+ViT-B/16", whose patch size counts
-    pixels of the ResNet's feature map; and timm's of ViT, DeiT, DeiT-III and
-    DINOv2, such as "vit_base_patch16_224".
+    Names of Table 1, and hybrids such as "R50+ViT-B/16", whose patch size
+    counts pixels of the ResNet's feature map.
     UserError: the name or a field is unknown.
     """
-    table = named_fields(name)
-    if table is None:
-        raise unknown("model", name, (*NAMES, *HYBRIDS))
-    check_names("ViTConfig", overrides, [x.name for x in fields(ViTConfig)])
-    return ViTConfig(**(table | overrides))
-
-
-def named_fields(name: str) -> dict[str, Any] | None:
-    """The fields that a name sets; None: it is unknown."""
-    others: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     if name in HYBRIDS:
         size, layers, patch = HYBRIDS[name]
-        others["stem"] = Hybrid(layers)
+        table["stem"] = Hybrid(layers)
     elif name in NAMES:
-        size, patch = name.removeprefix("ViT-").split("/")
-    elif found := TIMM.fullmatch(name):
-        family, word, patch, registers, image_size = found.groups()
-        size = next(each for each in WORDS if WORDS[each] == word)
-        others["image_size"] = (int(image_size or 518),) * 2
-        if not image_size:
-            others["block"] = Standard(layer_scale=1e-5)
-        if family == "deit3":
-            others["block"] = Standard(layer_scale=1e-6)
-        if family == "deit3" or registers:
-            others["position"] = Learned1D(prefix=False)
-            others["registers"] = 4 if registers else 0
+        size, end = name.removeprefix("ViT-").split("/")
+        patch = int(end)
     else:
-        return None
+        raise unknown("model", name, (*NAMES, *HYBRIDS))
+    check_names("ViTConfig", overrides, [x.name for x in fields(ViTConfig)])
     names = ("embed_dim", "depth", "num_heads", "mlp_dim")
-    sizes = dict(zip(names, SIZES[size], strict=True))
-    return sizes | {"patch_size": (int(patch), int(patch))} | others
+    table |= dict(zip(names, SIZES[size], strict=True))
+    return ViTConfig(**(table | {"patch_size": (patch, patch)} | overrides))

@@ -1,19 +1,12 @@
-"""Any kind of network: from a name, JSON or a configuration."""
+"""Any kind of network: from JSON or a configuration."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from vitedu.errors import unknown
-from vitedu.model.config import (
-    HYBRIDS,
-    NAMES,
-    ViTConfig,
-    named_fields,
-    vit_config,
-)
+from vitedu.model.config import ViTConfig
 from vitedu.model.mae import MAE, MAEConfig
 from vitedu.model.mpp import MPP, MPPConfig
-from vitedu.model.resnet import RESNETS, ResNet, ResNetConfig, resnet_config
+from vitedu.model.resnet import ResNet, ResNetConfig
 from vitedu.model.vit import ViT
 
 Network: TypeAlias = ViT | ResNet
@@ -34,15 +27,3 @@ def network_config(values: Any) -> NetworkConfig:
     names = values if isinstance(values, Mapping) else ()
     kinds = [kind for name, kind in KINDS.items() if name in names]
     return (kinds or [ViTConfig])[0].from_json(values)
-
-
-def network_config_of(name: str, **fields: Any) -> NetworkConfig:
-    """The configuration of a name of the paper, with fields overridden.
-
-    UserError: the name or a field is unknown.
-    """
-    if name in RESNETS:
-        return resnet_config(name, **fields)
-    if named_fields(name):
-        return vit_config(name, **fields)
-    raise unknown("model", name, [*NAMES, *HYBRIDS, *RESNETS])

@@ -1,21 +1,20 @@
 """The Vision Transformer: equations (1) to (4).
 
-`vit("ViT-B/16")(images)` maps (b, 3, 224, 224) to logits (b, 1000).
+`ViT(vit_config("ViT-B/16"))(images)` maps (b, 3, 224, 224) to (b, 1000).
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import torch
 from einops import rearrange
 from torch import Tensor, nn
 
 from vitedu.errors import UserError
-from vitedu.fields import with_meanings
 from vitedu.model.classifier import Classifier, checked_names
-from vitedu.model.config import ViTConfig, ViTFields, vit_config
+from vitedu.model.config import ViTConfig
 from vitedu.model.encoder import Encoder
 from vitedu.model.initialise import initialise
 from vitedu.model.pool import build_pool
@@ -230,23 +229,6 @@ class ViT(Classifier):
         self.config = config
         self.preprocess = replace(self.preprocess, image_size=config.image_size)
 
-    def take_any_size(self) -> None:
-        """From now on, take images of any size that divides into patches.
-
-        Each forward pass resizes the positions, with the same result as
-        `set_input_size`. Weights, `config`, `preprocess` and files stay.
-
-        UserError: the positions are in the blocks (Table 8's other places).
-        Source: timm's `dynamic_img_size=True`.
-        """
-        if getattr(self.config.position, "at", "stem") != "stem":
-            raise UserError(
-                f"{self.config.position} puts positions into the blocks, and "
-                "only those at the stem are resized for each batch; call "
-                "model.set_input_size for one other size"
-            )
-        self.takes_any_size = True
-
     def _fit_positions(self, image_size: Sequence[int]) -> Any:
         """`pos_embed` for images of this size, which the modules then take."""
         config = replace(self.config, image_size=tuple(image_size))
@@ -311,16 +293,19 @@ def which_blocks(n: int | Sequence[int], depth: int) -> set[int]:
     return {i % depth for i in numbers}
 
 
-def vit(name: str, **fields: Unpack[ViTFields]) -> ViT:
-    """A new model by its name in Table 1, "ViT-B/16", with fields overridden.
+def take_any_size(model: nn.Module) -> None:
+    """Let a model take images of any size that divides into patches.
 
-    Or by timm's, "vit_base_patch16_224", as in `vit_config`.
-    `vit("ViT-Ti/16", image_size=64, num_classes=10)`; the fields are
-    ViTConfig's.
-    UserError: the name or a field is unknown, or the fields do not fit each
-    other.
+    Each forward pass resizes the positions, with the same result as
+    `set_input_size`. Weights, `config`, `preprocess` and files stay.
+
+    UserError: the positions are in the blocks (Table 8's other places).
     """
-    return ViT(vit_config(name, **fields))
-
-
-vit.__doc__ = with_meanings(vit.__doc__, ViTConfig)
+    position = getattr(model.config, "position", None)
+    if getattr(position, "at", "stem") != "stem":
+        raise UserError(
+            f"{position} puts positions into the blocks, and only those at the "
+            "stem are resized for each batch; call model.set_input_size for "
+            "one other size"
+        )
+    model.takes_any_size = True

@@ -8,8 +8,7 @@ from vitedu.train.precision import build_precision
 from vitedu.train.processes.device import find_device
 from vitedu.train.recipes import RECIPES, recipe
 from vitedu.train.schedule import warmup_constant, warmup_cosine, warmup_linear
-from vitedu.train.state import TrainState
-from vitedu.train.step import StepResult, train_step
+from vitedu.train.step import StepResult, TrainState, train_step
 from vitedu.train.vtab import run_vtab
 
 __all__ = [

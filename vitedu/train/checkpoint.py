@@ -19,8 +19,7 @@ from vitedu.model.network import Network
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import OtherRun, RunFolder
 from vitedu.train.start import check_start
-from vitedu.train.state import TrainState
-from vitedu.train.step import StepResult
+from vitedu.train.step import StepResult, TrainState
 from vitedu.weights import Checkpoint, read_weights, write_weights
 
 FORMAT = 2

@@ -13,10 +13,8 @@ from vitedu.budget import check_memory
 from vitedu.data.augment import Augment
 from vitedu.data.catalogue import kind_of
 from vitedu.data.dataset import Loader
-from vitedu.data.feed.floats import is_prepared
-from vitedu.data.feed.order import Draws
 from vitedu.data.feed.pictures import PictureChange
-from vitedu.data.feed.source import Source
+from vitedu.data.feed.source import Draws, Source
 from vitedu.data.open import (
     can_train_on,
     folder_of,
@@ -29,7 +27,7 @@ from vitedu.fields import check_names, field_types
 from vitedu.model import Classifier, ViTConfig
 from vitedu.model.classifier import LossName
 from vitedu.model.network import Network
-from vitedu.pictures import PreprocessSpec
+from vitedu.pictures import PreprocessSpec, is_prepared
 from vitedu.train import start
 from vitedu.train.config import (
     Attention,

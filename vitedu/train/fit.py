@@ -1,6 +1,7 @@
 """`fit`: a configuration in, a trained model out."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,7 +15,7 @@ from vitedu import results
 from vitedu.data.augment import Augment, mix
 from vitedu.data.dataset import changes
 from vitedu.data.feed.pictures import ImageSource, PictureChange
-from vitedu.data.feed.source import Source, explain_killed_workers
+from vitedu.data.feed.source import Batches, Source, explain_killed_workers
 from vitedu.errors import UserError, reason, warn
 from vitedu.evaluate import Evaluation
 from vitedu.evaluate.losses import Loss
@@ -42,8 +43,7 @@ from vitedu.train.start import (
     into_settings,
     start_of,
 )
-from vitedu.train.state import TrainState
-from vitedu.train.step import step_seed, train_step
+from vitedu.train.step import TrainState, step_seed, train_step
 from vitedu.train.watch.bar import Bar, open_bar
 from vitedu.train.watch.interrupt import Interrupt, ctrl_c
 from vitedu.train.watch.notes import is_watched, log, notes_aloud
@@ -112,7 +112,7 @@ def fit(
     Notebooks and terminals show a bar and the notes, unless `progress=False`;
     the logger "vitedu" has the notes anyway, at level INFO. Ctrl-C ends a run
     with `out` after its step: it is saved, KeyboardInterrupt is raised, and the
-    same line goes on. A finished run on pictures has a page, `run.report`.
+    same line goes on. A run on pictures has a page, `run.report`.
 
     Processes started by `torchrun` share every batch of `batch_size` images,
     and every evaluation; only the first one writes and reports.
@@ -217,15 +217,14 @@ def fit(
 
         # The test part, the weights and the result.
         run = loop.finish(command)
+    if folder is not None and processes.is_first and config.needs_labels:
+        draw_page(run, folder, sources.test, should_stop)
     is_stopped = run.result["status"] == "interrupted"
     if is_stopped and keyboard.is_requested():
         raise KeyboardInterrupt(
             f"stopped at step {state.step:,} of {state.num_steps:,} and saved "
             f"in {out}; the same line goes on"
         )
-    is_told = not is_stopped and config.needs_labels
-    if folder is not None and processes.is_first and is_told:
-        draw_page(run, folder, sources.test, should_stop)
     return run
 
 
@@ -237,7 +236,8 @@ def draw_page(
 ) -> None:
     """Write report.html if the test part has pictures; an error is a warning.
 
-    Arrays have one if it is asked for (`vitedu report`).
+    Arrays have one if it is asked for (`vitedu report`). A run that was stopped
+    doesn't make its user wait for the test pictures.
     """
     folder.report.unlink(missing_ok=True)  # of the run before it was finished
     if not isinstance(test, ImageSource):
@@ -245,7 +245,10 @@ def draw_page(
     try:
         from vitedu.figures.report.page import write_report
 
-        write_report(run, folder, test, should_stop or (lambda: False))
+        shown: Source | str = test
+        if run.result["status"] == "interrupted":
+            shown = "the run was stopped; `vitedu report RUN` looks at them"
+        write_report(run, folder, shown, should_stop or (lambda: False))
     except Exception as error:
         warn(f"{folder.report.name} could not be drawn: {reason(error)}")
 
@@ -306,6 +309,7 @@ class Loop:
         self.processes = processes
         self.journal = Journal(state, sources, folder, processes, on_progress)
         self.saver = Saver(state, folder, processes)
+        self.data_wait = DataWait(state.device)
         self.should_stop: Callable[[], bool] = lambda: False
         self.stopped = False
 
@@ -334,7 +338,7 @@ class Loop:
                 batch_size=config.batch_size,
                 start=start,
             )
-            for batch in self.journal.data_wait.timed(batches):
+            for batch in self.data_wait.timed(batches):
                 self.update(batch)
                 if self.is_over or self.stopped:
                     break
@@ -348,20 +352,23 @@ class Loop:
 
     @property
     def is_over(self) -> bool:
-        return self.state.is_done or self.journal.has_stalled()
+        patience = self.config.patience
+        has_stalled = patience and self.journal.has_stalled(patience)
+        return self.state.is_done or bool(has_stalled)
 
     def update(self, batch: tuple[Tensor, Tensor]) -> None:
         """One step, and what is due after; only that waits for the device."""
         state, config = self.state, self.config
         seed = step_seed(config.seed, state.step, self.processes.rank)
         torch.manual_seed(seed)
-        batch = mix(
-            *batch,
-            config.model.num_classes,
-            mixup=config.mixup,
-            cutmix=config.cutmix,
-            seed=seed,
-        )
+        if config.mixup or config.cutmix:
+            batch = mix(
+                *batch,
+                config.model.num_classes,
+                mixup=config.mixup,
+                cutmix=config.cutmix,
+                seed=seed,
+            )
         if not state.model.training:  # a callback looked at its answers
             state.model.train()
         result = train_step(state, batch, self.processes, state.num_images)
@@ -369,7 +376,7 @@ class Loop:
         if state.is_done or state.step % config.log_every == 0:
             totals = self.journal.totals()
             self.saver.check_loss(totals)
-            self.journal.measure(totals)
+            self.journal.measure(totals, self.data_wait.take())
         self.stopped = self.should_stop()
         save_steps = config.save_every or state.epoch_steps
         if state.is_done or self.stopped or state.step % save_steps == 0:
@@ -423,3 +430,41 @@ class Loop:
 
             self.processes.on_rank0(write)
         return Run(result, self.journal.history, model, self.folder)
+
+
+class DataWait:
+    """Seconds in which a step waited for its batch.
+
+    On CUDA, where this process runs ahead of the device, it is device time:
+    from the end of all earlier work to the batch's arrival, between two events
+    that only `take` reads, so no step waits for them.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.waits: list[tuple[Any, Any]] = []  # from when to when
+
+    def timed(self, batches: Batches) -> Batches:
+        asked = self.now()
+        for batch in batches:
+            self.waits.append((asked, self.now()))
+            yield batch
+            asked = self.now()
+
+    def now(self) -> "float | torch.cuda.Event":
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def take(self) -> float:
+        seconds = 0.0
+        for asked, came in self.waits:
+            if isinstance(came, float):
+                seconds += came - asked
+            else:
+                came.synchronize()
+                seconds += asked.elapsed_time(came) / 1000
+        self.waits = []
+        return seconds

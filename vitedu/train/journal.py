@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from vitedu import results
@@ -21,12 +20,9 @@ from vitedu.pictures import Picture
 from vitedu.train.data import Sources
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import RunFolder
-from vitedu.train.state import TrainState
-from vitedu.train.step import StepResult, uncompiled
+from vitedu.train.step import StepResult, TrainState, uncompiled
 from vitedu.train.watch.facts import facts
 from vitedu.train.watch.notes import log
-
-Batch = TypeVar("Batch")
 
 
 class Progress(NamedTuple):
@@ -65,7 +61,7 @@ class Run(NamedTuple):
 
     @property
     def report(self) -> Path | None:
-        """The page report.html, which finished runs on pictures have."""
+        """The page report.html, which runs on pictures have."""
         if self.folder is None or not self.folder.report.exists():
             return None
         return self.folder.report
@@ -93,7 +89,6 @@ class Journal:
         self.watchers = [] if on_progress is None else [on_progress]
         self.history: list[dict[str, Any]] = []
         self.pending: list[StepResult] = []  # of the steps since the last line
-        self.data_wait = DataWait(state.device)
         self.started = time.perf_counter()
         self.resumed = 0.0  # `seconds` when this process took the run over
 
@@ -132,13 +127,14 @@ class Journal:
             )
         ]
 
-    def measure(self, totals: list[StepResult]) -> None:
+    def measure(self, totals: list[StepResult], waited: float) -> None:
+        """Log the steps of `totals`, `waited` seconds of them for data."""
         state, seconds = self.state, self.seconds
         num_images = sum(result.num_images for result in totals)
         before = self.last("loss")["wall_seconds"]
         speed = num_images / max(seconds - before, 1e-9)
         here = seconds - max(before, self.resumed)  # of it in this process
-        waited = min(self.data_wait.take() / max(here, 1e-9), 1.0)
+        waited = min(waited / max(here, 1e-9), 1.0)
         waited = float(self.processes.total([waited])[0])
         line = self.place() | {
             "loss": float(sum(x.loss_sum for x in totals)) / max(num_images, 1),
@@ -205,10 +201,10 @@ class Journal:
         lines = [x for x in self.history if "validation_accuracy" in x][::-1]
         return max(lines, key=lambda x: x["validation_accuracy"], default={})
 
-    def has_stalled(self) -> bool:
-        patience, name = self.state.config.patience, "validation_accuracy"
+    def has_stalled(self, patience: int) -> bool:
+        name = "validation_accuracy"
         measured = [x[name] for x in self.history if name in x]
-        if patience is None or not measured:
+        if not measured:
             return False
         return len(measured) - 1 - measured.index(max(measured)) >= patience
 
@@ -269,44 +265,6 @@ class Journal:
             **({} if data_wait is None else {"data_wait": data_wait}),
             **({"notes": "; ".join(notes)} if notes else {}),
         }
-
-
-class DataWait:
-    """Seconds in which a step waited for its batch.
-
-    On CUDA, where this process runs ahead of the device, it is device time:
-    from the end of all earlier work to the batch's arrival, between two events
-    that only `take` reads, so no step waits for them.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.waits: list[tuple[Any, Any]] = []  # from when to when
-
-    def timed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        asked = self.now()
-        for batch in batches:
-            self.waits.append((asked, self.now()))
-            yield batch
-            asked = self.now()
-
-    def now(self) -> "float | torch.cuda.Event":
-        if self.device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
-
-    def take(self) -> float:
-        seconds = 0.0
-        for asked, came in self.waits:
-            if isinstance(came, float):
-                seconds += came - asked
-            else:
-                came.synchronize()
-                seconds += asked.elapsed_time(came) / 1000
-        self.waits = []
-        return seconds
 
 
 def evaluate(

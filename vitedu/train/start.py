@@ -21,10 +21,9 @@ from vitedu.data.augment import Augment
 from vitedu.data.catalogue import kind_of
 from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.feed.source import labels_of
-from vitedu.data.imagenet import classes_of
 from vitedu.data.labels import few, numbered_names
 from vitedu.errors import UserError
-from vitedu.evaluate.batches import are_imagenet
+from vitedu.evaluate.batches import known_classes
 from vitedu.evaluate.losses import GivenLoss, Loss, balanced_weights
 from vitedu.files import user_path
 from vitedu.model import Classifier, ViTConfig, new_network
@@ -37,7 +36,7 @@ from vitedu.train.precision import build_precision
 from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import OtherRun
 from vitedu.train.schedule import build_schedule
-from vitedu.train.state import TrainState, count_steps
+from vitedu.train.step import TrainState, count_steps
 from vitedu.weights import load
 from vitedu.weights.load import find_arrays
 from vitedu.weights.save import check_fits, expected_shapes
@@ -287,48 +286,48 @@ def fit_head(
     is_same = not names or model.class_names == names or is_zero_head(model)
     if count == num_classes and is_same:
         return []
-    rows = known_rows(model, names)
-    if count != num_classes and getattr(model.config, "pre_logits", None):
-        rows = None  # the layer goes with the head
+    rows = None
+    has_layer = getattr(model.config, "pre_logits", None)
+    if not (is_zero_head(model) or names == numbered_names(len(names))):
+        # another head goes with the layer before it
+        if count == num_classes or not has_layer:
+            rows = known_classes(model.class_names, names)
     trained = [x.detach().clone() for x in model.get_classifier().parameters()]
     if count != num_classes:
         model.reset_classifier(num_classes)
     with torch.no_grad():
         fresh = model.get_classifier().parameters()
         for weight, before in zip(fresh, trained, strict=False):
-            weight.copy_(before[rows]) if rows else weight.zero_()
+            weight.zero_()
+            for row, old in enumerate(rows or ()):
+                if old is not None:
+                    weight[row] = before[old]
     if rows:
-        return [
+        notes = [
             f"{what} knows the data's {num_classes:,} classes, so the head "
             "starts from its rows for them, in the data's order"
         ]
+        times = Counter(names)
+        missed = {x for x, old in zip(names, rows, strict=True) if old is None}
+        paired = {x for x in names if times[x] > 1} - missed
+        if missed:
+            notes.append(
+                f"several classes are called {few(sorted(missed))}, so these "
+                "rows of the head start from zeros; folders named by "
+                "WordNet's codes tell ImageNet's apart"
+            )
+        if paired:
+            notes.append(
+                f"several classes are called {few(sorted(paired))}; they are "
+                f"matched in the order in which {what} has them"
+            )
+        return notes
     if count != num_classes:
         return []
     return [
         f"{what} has as many classes as the data, but different ones, so the "
         "head starts from zeros"
     ]
-
-
-def known_rows(model: Network, names: tuple[str, ...]) -> list[int] | None:
-    """The model's class for each of `names`, by name or by WordNet's code.
-
-    Folders may write _ for a space. None: it doesn't know one of them, or knows
-    two by one name, as ImageNet's two cranes.
-    """
-    known = tuple(model.class_names)
-    spellings, classes = [known], classes_of(len(known))
-    if classes and (known == classes.names or are_imagenet(known)):
-        spellings += classes
-    if is_zero_head(model) or names == numbered_names(len(names)):
-        return None
-    wanted = [name.replace("_", " ") for name in names]
-    for spelling in spellings:
-        written = [name.replace("_", " ") for name in spelling]
-        times = Counter(written)
-        if names and all(times[name] == 1 for name in wanted):
-            return [written.index(name) for name in wanted]
-    return None
 
 
 def is_zero_head(model: Network) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, Unpack
 import torch
 
 from vitedu.data.augment import Augment
-from vitedu.data.feed.order import epoch_generator
+from vitedu.data.feed.source import epoch_generator
 from vitedu.data.labels import numbered_names
 from vitedu.data.open import open_split
 from vitedu.errors import UserError, counted, did_you_mean

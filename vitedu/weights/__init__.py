@@ -4,6 +4,7 @@ from vitedu.weights.checkpoint import Checkpoint, Metadata, checkpoint_of
 from vitedu.weights.convert import Conversion, convert
 from vitedu.weights.files import Arrays, read_arrays
 from vitedu.weights.load import DIALECTS, LoadReport, load, recognise
+from vitedu.weights.named import vit, vit_config
 from vitedu.weights.save import save
 from vitedu.weights.vitedu import read_weights, write_weights
 
@@ -21,5 +22,7 @@ __all__ = [
     "read_weights",
     "recognise",
     "save",
+    "vit",
+    "vit_config",
     "write_weights",
 ]

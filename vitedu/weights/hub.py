@@ -13,6 +13,8 @@ from vitedu.files import list_folder
 from vitedu.model import HYBRIDS, NAMES
 from vitedu.weights.files import IN_FOLDER, has_suffix, shards_in
 
+# what names of timm look like, "vit_tiny_patch16_224.augreg_in21k"
+TIMMS = r"[a-z][a-z0-9]*(_[a-z0-9]+)+(\.\w+)?"
 BESIDE = ("config.json", "preprocessor_config.json")
 # In the package, so that there are trained weights where nothing can be
 # fetched. All but the last were trained by the recipes of their names; where
@@ -111,7 +113,7 @@ def repository_of(name: str) -> str:
         check_no_path(name)
         if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", bare):
             return bare
-        if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+(\.\w+)?", bare):
+        if re.fullmatch(TIMMS, bare):
             return timm_repository(bare)
     raise UserError(
         f"there is no file or run folder {name!r}, and it is not the name of a "

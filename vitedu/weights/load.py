@@ -28,6 +28,7 @@ from vitedu.model.mae import UnlabelledConfig
 from vitedu.model.network import Network
 from vitedu.model.resize import resize_positions
 from vitedu.model.resnet import PoolPadding
+from vitedu.model.vit import take_any_size
 from vitedu.weights import hf, hub, npz, torchvision, vitedu
 from vitedu.weights.checkpoint import (
     ANSWERS,
@@ -99,6 +100,7 @@ def load(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
     ignore: str | Sequence[str] = (),
+    dynamic: bool = False,
     **overrides: Unpack[LoadFields],
 ) -> "LoadedViT | Any":
     """A trained model in eval mode, from a file, a folder or a name.
@@ -115,7 +117,9 @@ def load(
     source's, so the numbers match too.
 
     `ignore` is a pattern such as `"extra/*"`, or several, for arrays to leave
-    out; any other unknown array is an error. `overrides` are fields of the
+    out; any other unknown array is an error. With `dynamic` the model takes
+    images of any size that divides into patches: each forward pass resizes the
+    positions (timm's `dynamic_img_size`). `overrides` are fields of the
     configuration; some answer what a file cannot say. Another `image_size`
     resizes the positions. Another `num_classes` replaces the head by zeros; 0
     removes it, so that the model gives features. The pre-logits layer goes with
@@ -162,6 +166,8 @@ def load(
         resized=resized,
         notes=before.notes + notes_on(stored, model, new),
     )
+    if dynamic:
+        take_any_size(model)
     return model.eval()
 
 

@@ -306,9 +306,9 @@
     }
 
     function change(name, value) {
-      settings = { ...settings, [name]: value };
-      const patches = patchesOf(settings.task);
-      if (!patches.includes(settings.patch)) [settings.patch] = patches;
+      settings = name === "task" // each has settings of its own
+        ? checked({ task: value, seed: settings.seed })
+        : { ...settings, [name]: value };
       remember({ learn: toLink(settings) });
       const done = NEW.includes(name) ? restart()
         : ask("change", { [name]: value }).then(() => {
@@ -511,6 +511,8 @@
     } catch (error) {
       tell(status)(error);
     }
+    new ResizeObserver(() => losses && drawChart())
+      .observe(curve.parentElement);
     new MutationObserver(() => losses && drawChart())
       .observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }

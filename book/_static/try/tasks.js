@@ -100,16 +100,20 @@ vitedu.tasks = function tasks() {
   }
 
   // side: in pixels; patches: sizes, the usual one first; held: how those are
-  // drawn that it doesn't learn from, if otherwise; answers: of each picture
-  const two = { channels: 1, answers: 1 };
+  // drawn that it doesn't learn from, if otherwise; answers: of each picture;
+  // usual: settings with which a minute is enough
+  const usual = { width: 32, rate: 0.003, steps: 1000 };
+  const two = { channels: 1, answers: 1, usual };
   const sizes = { side: 16, patches: [4, 2, 8], names: ["different", "same"] };
-  const halves = { side: 24, patches: [4, 2, 8], names: ["right", "left"] };
+  const halves = { side: 24, patches: [4, 2, 8], names: ["right", "left"],
+    usual: { ...usual, steps: 500 } };
   return {
     same: { ...two, ...sizes, draw: same(true) },
     "same-off": { ...two, ...sizes, draw: same(false) },
     left: { ...two, ...halves, draw: left(0, 6) },
     "left-above": { ...two, ...halves, draw: left(0, 3), held: left(3, 3) },
     twin: { side: 32, channels: 3, patches: [8], answers: 16, draw: twin,
+      usual,
       names: ["red", "green", "blue", "yellow", "purple", "turquoise"] },
   };
 };

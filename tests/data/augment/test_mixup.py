@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from vitedu.data import mix
-from vitedu.data.augment.mixup import cut_box
+from vitedu.data.augment.augment import cut_box
 
 LABELS = torch.tensor([2, 0, 1, 1, 0])
 

@@ -28,7 +28,7 @@ class Drawing(TensorDataset):
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory):
-    """The same pictures in every kind of data, and the options for them."""
+    """Nine pictures in every kind of data, and the options for them."""
     root = tmp_path_factory.mktemp("data")
     for index in range(NUM_IMAGES):
         path = root / "photos" / NAMES[index % 3] / f"{index}.png"

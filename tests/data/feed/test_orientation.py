@@ -1,5 +1,7 @@
 """Photographs with EXIF's tags 1 to 8 are the upright ones, however read."""
 
+import io
+import tarfile
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ from PIL import Image
 from tests.photographs import photographed
 from vitedu.compat import import_torchvision
 from vitedu.data import Augment, PreprocessSpec, as_source, prepare
-from vitedu.data.augment.crop import cropped_pixels
+from vitedu.data.feed.pictures import cropped_pixels
 from vitedu.data.readers.folder import pictures_in
 from vitedu.evaluate.predict import decoded, find_pictures
 from vitedu.pictures import read_image
@@ -52,6 +54,22 @@ def image_folder(folder):
     return import_torchvision().datasets.ImageFolder(folder)
 
 
+def in_a_tar(folder):
+    """The pictures in a shard as others write them, labels beside them."""
+    place = folder.with_suffix(".tar")
+    with tarfile.open(place, "w") as archive:
+        for label in range(2):
+            for path in sorted((folder / "ab"[label]).iterdir()):
+                for suffix, content in (
+                    (path.suffix, path.read_bytes()),
+                    (".cls", b"%d" % label),
+                ):
+                    member = tarfile.TarInfo(f"{label}{path.stem}{suffix}")
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
+    return place
+
+
 def predicted(folder):
     [(_, pixels)] = decoded(find_pictures([folder]), SPEC, invert=True)
     return torch.stack(pixels)
@@ -66,6 +84,8 @@ def predicted(folder):
         lambda folder: fed(folder, inverted),
         lambda folder: fed(image_folder(folder)),
         lambda folder: fed(image_folder(folder), CROP),
+        lambda folder: fed(in_a_tar(folder)),
+        lambda folder: fed(in_a_tar(folder), CROP),
         predicted,
     ],
     ids=[
@@ -75,6 +95,8 @@ def predicted(folder):
         "changed",
         "dataset",
         "dataset-cropped",
+        "tar",
+        "tar-cropped",
         "predicted",
     ],
 )
@@ -105,15 +127,19 @@ def test_prepared_ones_are_turned(folders, tmp_path, format):
                 assert image.size == (16, 10) and not image.getexif()
 
 
-def test_a_small_one_keeps_its_bytes_and_its_tag(tmp_path):
+@pytest.mark.parametrize("format", ["shards", "folder"])
+def test_a_small_one_keeps_its_bytes_and_its_tag(tmp_path, format):
     content = photographed(Image.fromarray(noise(20, 33)), 6, "JPEG")
     for name in "ab":
         path = tmp_path / "in" / name / "x.jpg"
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
-    prepare(tmp_path / "in", tmp_path / "out", short_side=20, format="folder")
-    assert (tmp_path / "out/a/x.jpg").read_bytes() == content
-    assert torch.equal(fed(tmp_path / "out"), fed(tmp_path / "in"))
+    prepare(tmp_path / "in", tmp_path / "out", short_side=20, format=format)
+    name = "a/x.jpg" if format == "folder" else "train-000000.tar"
+    assert content in (tmp_path / "out" / name).read_bytes()
+    want = fed(tmp_path / "in")
+    assert torch.equal(fed(tmp_path / "out"), want)
+    assert torch.equal(fed(in_a_tar(tmp_path / "in")), want)
 
 
 @pytest.mark.slow

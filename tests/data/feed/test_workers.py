@@ -13,10 +13,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from vitedu import UserError
 from vitedu.data import ImageSource, PreprocessSpec, Split
+from vitedu.data.dataset import FileReader
 from vitedu.data.feed.loader import LoaderSource
 from vitedu.data.feed.pictures import follow_the_parent
 from vitedu.data.feed.source import explain_killed_workers
-from vitedu.data.readers.folder import FolderReader
 
 SPEC = PreprocessSpec(image_size=4)
 
@@ -37,7 +37,7 @@ class Killed(Dataset):
 def folder_source(folder):
     Image.new("RGB", (4, 4)).save(folder / "x.png")
     pictures = Split(
-        "photos", FolderReader([folder / "x.png"]), torch.tensor([0]), ("a",)
+        "photos", FileReader([folder / "x.png"]), torch.tensor([0]), ("a",)
     )
     return ImageSource(pictures, SPEC, augment=killed, num_workers=1)
 

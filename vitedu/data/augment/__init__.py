@@ -6,7 +6,7 @@ from vitedu.data.augment.augment import (
     apply,
     augmentation_table,
     erase,
+    mix,
 )
-from vitedu.data.augment.mixup import mix
 
 __all__ = ["BOX", "Augment", "apply", "augmentation_table", "erase", "mix"]

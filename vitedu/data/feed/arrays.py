@@ -10,8 +10,7 @@ from torch import Tensor
 from vitedu.data.augment import Augment, apply, augmentation_table, erase
 from vitedu.data.dataset import Split
 from vitedu.data.feed import floats
-from vitedu.data.feed.order import epoch_generator
-from vitedu.data.feed.source import Batches, Feed, Share
+from vitedu.data.feed.source import Batches, Feed, Share, epoch_generator
 from vitedu.data.labels import check_labels
 from vitedu.errors import UserError
 from vitedu.pictures import PreprocessSpec, normalise, sent
@@ -48,8 +47,8 @@ class ArraySource(Feed):
                 floats.RangeCheck(preprocess).see(images)
         check_size(images, preprocess)
         check_labels("the data", labels, split.num_classes)
-        if augment is not None:
-            floats.check_not_prepared(images)
+        if augment is not None and images.is_floating_point():
+            raise floats.not_augmented()
         self.class_names = split.classes()
         self.num_classes = len(self.class_names)
         self.preprocess = preprocess

@@ -6,7 +6,6 @@
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,13 +30,6 @@ OTHERS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 
 
-def is_prepared(picture: Any) -> bool:
-    """Whether it is floats, which should be (x - mean) / std already."""
-    if isinstance(picture, Tensor):
-        return picture.is_floating_point()
-    return isinstance(picture, np.ndarray) and picture.dtype.kind == "f"
-
-
 def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
     images = torch.as_tensor(picture).float()
     wanted = (spec.in_channels, *spec.image_size)
@@ -53,14 +45,13 @@ def as_prepared(picture: Any, spec: PreprocessSpec) -> Tensor:
     return images
 
 
-def check_not_prepared(picture: Any) -> None:
-    if is_prepared(picture):
-        raise UserError(
-            "the pictures come as floats, which are fed to the model as they "
-            "are and cannot be augmented; give pictures or pixels of 0..255 (a "
-            "data set without its transform), or train without augmentation "
-            "(augment=Augment())"
-        )
+def not_augmented() -> UserError:
+    return UserError(
+        "the pictures come as floats, which are fed to the model as they are "
+        "and cannot be augmented; give pictures or pixels of 0..255 (a data "
+        "set without its transform), or train without augmentation "
+        "(augment=Augment())"
+    )
 
 
 class RangeCheck:

@@ -14,13 +14,17 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from vitedu.data.dataset import Split
 from vitedu.data.feed import source
-from vitedu.data.feed.floats import RangeCheck, as_prepared, is_prepared
-from vitedu.data.feed.order import Draws, seed_from
+from vitedu.data.feed.floats import RangeCheck, as_prepared
 from vitedu.data.labels import check_labels, whole_labels
 from vitedu.data.readers.arrays import is_pair
 from vitedu.data.readers.torch_dataset import is_hugging_face, pair_of
 from vitedu.errors import UserError, counted
-from vitedu.pictures import PreprocessSpec, normalise, read_image
+from vitedu.pictures import (
+    PreprocessSpec,
+    is_prepared,
+    normalise,
+    read_image,
+)
 
 
 class LoaderSource(source.Feed):
@@ -105,10 +109,10 @@ class LoaderSource(source.Feed):
         for part in (self.loader, sampler, batch_sampler):
             generator = getattr(part, "generator", None)
             if isinstance(generator, torch.Generator):
-                generator.manual_seed(seed_from(seed, epoch))
+                generator.manual_seed(source.seed_from(seed, epoch))
             if hasattr(part, "set_epoch") and part is not self.loader:
                 part.set_epoch(epoch)
-        draws = Draws(seed, epoch)
+        draws = source.Draws(seed, epoch)
         with draws:
             iterator = iter(self.loader)
         while True:

@@ -1,23 +1,32 @@
 """The interface through which training and evaluation get batches.
 
 `isinstance(ArraySource(...), Source)` is True, as for any class with these four
-members.
+members. Their draws are computed from (seed, epoch, index) and never stored:
+`order = torch.randperm(len(labels), generator=epoch_generator(seed, epoch))`
+`with Draws(seed, epoch, index): picture, label = dataset[index]`
 """
 
+import random
 import re
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vitedu.errors import UserError
 
 Batches: TypeAlias = Iterator[tuple[Tensor, Tensor]]
+GENERATORS = (  # those of code that draws without one of its own
+    (random.getstate, random.setstate),
+    (np.random.get_state, np.random.set_state),
+    (torch.default_generator.get_state, torch.default_generator.set_state),
+)
 
 
 @runtime_checkable
@@ -97,6 +106,54 @@ class Feed(ABC):
         world: int = 1,
     ) -> Batches:
         return self._feed(epoch, seed, Share(batch_size, start, rank, world))
+
+
+def seed_from(*numbers: int) -> int:
+    """One seed from several numbers; neighbours give unrelated draws."""
+    words = [number % (1 << 64) for number in numbers]
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+
+
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """The CPU generator of an epoch's order, then of its augmentation."""
+    return torch.Generator().manual_seed(seed_from(seed, epoch))
+
+
+class Draws:
+    """Seeds torch, numpy and random on the CPU while a user's code runs.
+
+    Entered again, the generators continue where they stopped; outside of the
+    block the program's own draws are untouched.
+    """
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
+        self.own: list[Any] = []
+        self.outside: list[Any] = []
+
+    def __enter__(self) -> None:
+        self.outside = _states()
+        if self.own:
+            _restore(self.own)
+            return
+        seed = seed_from(*self.numbers)
+        random.seed(seed)
+        # numpy takes seeds of 32 bits
+        np.random.seed([seed >> 32, seed & 0xFFFFFFFF])
+        torch.default_generator.manual_seed(seed)
+
+    def __exit__(self, *error: object) -> None:
+        self.own = _states()
+        _restore(self.outside)
+
+
+def _states() -> list[Any]:
+    return [state() for state, _ in GENERATORS]
+
+
+def _restore(states: list[Any]) -> None:
+    for (_, restore), state in zip(GENERATORS, states, strict=True):
+        restore(state)
 
 
 @contextmanager

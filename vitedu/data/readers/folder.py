@@ -12,9 +12,8 @@ from os import PathLike
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from vitedu.data.dataset import Reader, Split
+from vitedu.data.dataset import FileReader, Split
 from vitedu.data.labels import few
 from vitedu.data.prepared_index import finished_index
 from vitedu.data.scan import files_key, leave_out_unreadable
@@ -36,30 +35,6 @@ PARTS |= dict.fromkeys(("valid", "validation", "dev", "val_set"), "val")
 PARTS |= dict.fromkeys(("testing", "test_set"), "test")
 MOST_NAMES = 3  # in one sentence
 NUMBER = "[0-9]{1,9}"  # of a class
-
-
-class FolderReader(Reader):
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(paths)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, row: int) -> tuple[Path, None]:
-        return self.paths[row], None
-
-    def name_of(self, row: int) -> str:
-        return str(self.paths[row])
-
-    def stamps(
-        self, rows: Tensor, labels: Tensor | None, folder: Path | None
-    ) -> Iterator[bytes]:
-        for row in rows.tolist():
-            path = self.paths[row]
-            name = f"{path.parent.name}/{path.name}"
-            if folder is not None and path.is_relative_to(folder):
-                name = path.relative_to(folder).as_posix()
-            yield os.fsencode(f"{name} {check_regular(path).st_size}\n")
 
 
 def accepts(place: Path) -> bool:
@@ -172,7 +147,7 @@ def readable(
     folder: Path,
 ) -> Split:
     name, known = folder.resolve().name, torch.tensor(labels)
-    split = Split(name, FolderReader(paths), known, class_names)
+    split = Split(name, FileReader(paths), known, class_names)
     return leave_out_unreadable(split, files_key(paths), above=folder)
 
 

@@ -21,7 +21,7 @@ from torch.utils.data import (
 )
 
 from vitedu.data.dataset import Loader, Reader, Split
-from vitedu.data.feed.order import Draws
+from vitedu.data.feed.source import Draws
 from vitedu.data.labels import (
     check_labels,
     named_classes,

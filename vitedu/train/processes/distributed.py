@@ -33,7 +33,7 @@ from vitedu.train.processes.single import (
 )
 
 if TYPE_CHECKING:
-    from vitedu.train.state import TrainState
+    from vitedu.train.step import TrainState
 
 # for a process that hangs; a download may keep the others waiting for minutes
 TIMEOUT = timedelta(minutes=30)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vitedu.data import Source
 
 if TYPE_CHECKING:
-    from vitedu.train.state import TrainState
+    from vitedu.train.step import TrainState
 
 Number = float | Tensor  # a tensor of one element
 Batch = tuple[Tensor, Tensor]  # images and labels

@@ -7,7 +7,7 @@ from typing import Any
 from tqdm import tqdm
 
 from vitedu.train.journal import Progress
-from vitedu.train.state import TrainState
+from vitedu.train.step import TrainState
 
 SHORTLY = 0.05  # seconds between two looks at the bar
 SLOW_DATA = 10  # percent of the time spent waiting for data: worth a word

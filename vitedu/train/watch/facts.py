@@ -7,7 +7,7 @@ from vitedu.errors import counted
 from vitedu.train.config import TrainConfig
 from vitedu.train.data import Sources
 from vitedu.train.recipes.compare import model_line
-from vitedu.train.state import TrainState
+from vitedu.train.step import TrainState
 
 # of more classes than this, only the first are named
 MOST_NAMED = 5

@@ -28,7 +28,7 @@ from vitedu.model import (
     new_network,
 )
 from vitedu.model.classifier import checked_names
-from vitedu.model.config import SIZES, WORDS
+from vitedu.model.config import SIZES
 from vitedu.model.resnet import LAYERS
 from vitedu.pictures import INTERPOLATIONS, PreprocessSpec
 from vitedu.weights import mapping
@@ -57,6 +57,8 @@ USUAL = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "crop_pct": 0.9}
 # what timm's train.py is told of them
 PICTURES = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 
+# timm's words for the sizes of Table 1
+WORDS = {"Ti": "tiny", "S": "small", "B": "base", "L": "large", "H": "huge"}
 PLAIN = "vit_base_patch16_224"  # of which all sizes can be set
 # the hybrids, by the stages of their ResNet
 HYBRIDS = {
@@ -309,8 +311,15 @@ def fields_of(
     }
 
 
-def foreign_part(model: nn.Module) -> str | None:
+def foreign_part(model: Any) -> str | None:
+    if (kind := type(model).__name__) not in PARTS:
+        return FOREIGN.get(kind, f"the architecture {kind}")
     block = model.blocks[0]
+    stem = getattr(model.patch_embed, "backbone", None)
+    if stem is not None and not any(
+        type(part).__name__.startswith("StdConv2d") for part in stem.modules()
+    ):  # BiT's, of a ResNet or of its first layer alone
+        return f"a {type(stem).__name__} as its stem"
     parts = [model, block]
     if type(block).__name__ in PARTS:
         norm = model.fc_norm if is_norm(model.fc_norm) else model.norm

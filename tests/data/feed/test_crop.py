@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from vitedu.data import Augment, PreprocessSpec, read_image
 from vitedu.data.augment import apply
-from vitedu.data.augment.crop import cropped_pixels, edges, make_coarse
+from vitedu.data.feed.pictures import cropped_pixels, edges, make_coarse
 from vitedu.errors import UserError
 
 SIDE = 20

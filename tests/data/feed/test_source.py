@@ -5,7 +5,7 @@ import random
 import numpy as np
 import torch
 
-from vitedu.data.feed.order import Draws
+from vitedu.data.feed.source import Draws
 
 
 def drawn():

@@ -121,7 +121,7 @@ def step_ratio(page: Page, task: str, rounds: int) -> dict[str, float]:
         spent = []
         for each in (task, "digits"):
             short = trained(page, 0, 10_000, 1, each)["seconds"]
-            spent.append(trained(page, 0, 10_000, 61, each)["seconds"] - short)
+            spent.append(trained(page, 0, 10_000, 31, each)["seconds"] - short)
         ratios.append(spent[0] / spent[1])
     return {"ratio": statistics.median(ratios)}
 

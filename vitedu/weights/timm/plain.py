@@ -316,7 +316,9 @@ def foreign_part(model: Any) -> str | None:
         return FOREIGN.get(kind, f"the architecture {kind}")
     block = model.blocks[0]
     stem = getattr(model.patch_embed, "backbone", None)
-    if stem is not None and type(stem).__name__ != "ResNetV2":
+    if stem is not None and not any(
+        type(part).__name__.startswith("StdConv2d") for part in stem.modules()
+    ):  # BiT's, of a ResNet or of its first layer alone
         return f"a {type(stem).__name__} as its stem"
     parts = [model, block]
     if type(block).__name__ in PARTS:

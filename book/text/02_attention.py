@@ -7,9 +7,9 @@ import vitedu
 # %% [markdown]
 # # Attention
 #
-# Below are two of the 196 patches that [chapter 1](01_images.ipynb) cut out of Grace
-# Hopper's portrait, made five times brighter. One is a piece of her cap, the other a
-# piece of her jacket. Which one is the cap?
+# In [chapter 1](01_images.ipynb) we cut Grace Hopper's portrait into 196 patches. Here
+# are most of two of them, made five times brighter. One is a piece of her cap, the other
+# a piece of her jacket. Which one is the cap?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -30,19 +30,18 @@ from vitedu.plain import patchify
 
 square = photo("hopper").crop((0, 20, 512, 532)).resize((224, 224))
 picture = torch.tensor(np.array(square)).permute(2, 0, 1) / 255  # (c, h, w)
-tiles = {
-    "left": picture[:, 32:48, 80:96],
-    "right": picture[:, 192:208, 16:32],
+tiles = {  # without the bright corner of the first
+    "left": picture[:, 36:48, 80:92],
+    "right": picture[:, 196:208, 16:28],
 }
-alt = "Two dark squares of 16 by 16 pixels that hardly differ."
+alt = "Two dark squares of 12 by 12 pixels that hardly differ."
 figures.show(
     *photos.pictures({name: 5 * tile for name, tile in tiles.items()}, alt)
 )
 
 # %% [markdown]
 # If you can't tell, you're in good company. To a network, a patch is just 768 numbers. So
-# which patch of the photograph has the numbers closest to the cap's? (`picture` is the
-# square photograph, with values from 0 to 1.)
+# which patch of `picture`, the square photograph, has the numbers closest to the cap's?
 
 # %%
 patches = patchify(picture[None], 16)[0]  # (n, p*p*c) = (196, 768)
@@ -58,9 +57,8 @@ jacket = int(nearest)
 figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 
 # %% [markdown]
-# The left one is the cap. (Did the bright corner help you? It's a bit of gold braid.) But
-# of all the patches in the photograph, the one most like it isn't on the cap at all. It's
-# on the jacket.
+# The left one is the cap. But of all the patches in the photograph, the one most like it
+# isn't on the cap at all. It's on the jacket.
 #
 # In the photograph you have no trouble, because you look around. The first square is under
 # gold braid and above a face; the second is next to a name tag. A patch on its own can't
@@ -76,12 +74,12 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# Patches have to exchange information. You could give each of them the average of all,
-# but then they'd all get the same. You could give each one its neighbours, but what the
-# cap needs to know may be at the other end of the picture.
+# You could give each patch the average of all, but then they'd all get the same. You could
+# give each one its neighbours, but what the cap needs to know may be at the other end of the
+# picture. What we'd like is an average in which every patch decides for itself whose numbers
+# count.
 #
-# What we'd like is an average in which every patch decides for itself whose numbers count.
-# It has to look things up, and for that Python has dictionaries. This one says how warm
+# So it has to look things up, and for that Python has dictionaries. This one says how warm
 # each wind is, in °C.
 
 # %% tags=["failure", "raises-exception"]
@@ -93,11 +91,12 @@ winds["north-north-east"]
 # is equal, you get its *value*, and otherwise an error. That's a pity: you'd bet on
 # something between 4 and 10, nearer to north's 4.
 #
-# To get a "between", let's turn the keys into arrows. North is $(0, 1)$, east is
+# For an answer in between, turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
 # called the *score*: large if both point the same way, zero at a right angle, negative
-# if they're opposed. A softmax turns the four scores into shares that add up to one.
-# The answer is the average of the four values, weighted by their shares.
+# if they're opposed. A softmax turns the four scores into shares that add up to one. Code
+# calls these shares *weights*. The answer is the average of the four values, each
+# multiplied by its share.
 
 # %%
 import math
@@ -113,8 +112,8 @@ def ask(query):
 
 
 # %% [markdown] tags=["predict"]
-# (Code calls the shares *weights*.) The query points roughly north-north-east. **What changes
-# if you make the query longer without turning it?**
+# The query points roughly north-north-east. **What changes if you make the query longer
+# without turning it?**
 #
 # * nothing: it still points the same way
 # * the north gets more and more of the say
@@ -189,8 +188,8 @@ figures.show(*drawings.triangle(x, weights @ x))
 # ### Three roles
 #
 # One vector isn't enough for all three roles. Token 1 scores token 3 exactly as token 3
-# scores token 1. But skin may want to know that there's a cap in the picture, while the cap
-# has no use for skin.
+# scores token 1. But a patch of her forehead may want to know that there's a cap in the
+# picture, while the cap has no use for a forehead.
 #
 # So every token gets three vectors, made by three matrices that the network learns:
 #
@@ -248,7 +247,8 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 # | $A$ | `weights` | (t, t) | the attention map: each query's shares in a row |
 # | $\text{SA}(\mathbf{z})$ | `weights @ v` | (t, hd) | self-attention: averages of values |
 #
-# "Self" means that queries, keys and values come from the same tokens. In code:
+# "Self" means that queries, keys and values come from the same tokens. In code, `.mT`
+# transposes the last two axes, whatever stands in front of them:
 
 # %% tags=["hide-input"]
 import torch.nn.functional as F
@@ -274,9 +274,6 @@ assert (weights - paper).abs().max() < 0.006
 assert (weights.sum(dim=-1) - 1).abs().max() < 1e-6
 print("attention(q, k, v) gives what the pencil gave")
 
-# %% [markdown]
-# (The dots stand for any axes in front; `.mT` transposes the last two.)
-
 # %% [markdown] tags=["predict"]
 # ## Why divide?
 #
@@ -295,19 +292,21 @@ for width in (4, 64, 1024):
     print(f"one key gets it all: {won.float().mean():.0%}")
 
 # %% [markdown]
-# Two times out of three. A score is a sum of 64 products, uncorrelated and each of
-# variance one, so the sum has a variance of 64, and the typical score is the root of that:
+# Two times out of three. A score is a sum of 64 products, each with a variance of one.
+# They're uncorrelated, so the variances add up to 64. A typical score is the root of that:
 # eight. Divide by $\sqrt{D_h}$, and it's one at any width.
 #
-# Say one key has a typical score and the other zero. This is the share of the better key:
+# What's wrong with a clear winner? Say one key has a typical score and the other has zero.
+# This is the share of the better key:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# If you don't divide, the scores are eight apart, and you're back on a flat step. If you
-# do, they're one apart, on the slope, which is nearly 600 times as steep there. Dividing
-# takes back a factor of 8, but 73 times as much gradient still reaches the query.
+# Undivided, you're back on a flat step: turn the query a little, and nothing changes.
+# Divided, you're on the slope, where training can tell a better query from a worse one.
+# (Dividing by 8 also shrinks the gradient by 8 on the way back. But the slope is hundreds of
+# times steeper, so far more gets through.)
 #
 # > **Remember.** Attention divides by $\sqrt{D_h}$, so that how picky a query is
 # > doesn't depend on how many numbers it has.
@@ -331,20 +330,15 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # glyph (dashed, for the framed patch). So for once you know what the attention map $A$
 # should be: in each row, 1 at the twin and 0 everywhere else.
 #
-# But there's a trap. The patch most like the framed one is the framed one itself. **How
+# Nobody tells the network that. It starts from three random matrices, gets the pixels of
+# 5,000 such `puzzles`, and is told which colours were right; `unseen` are 500 more.
+#
+# But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
 #
-# * by its place in the picture
+# * by its glyph
 # * by its colour
-# * it can't
-
-# %% [markdown]
-# By its colour. The twin has the same glyph in *another* colour, so the score has to reward
-# an equal glyph and punish an equal colour. (These patches carry no positions.)
-#
-# Nobody tells the network that. It starts from random matrices, and all it ever hears is
-# which colours were right. (`puzzles` are 5,000 pictures to learn from; `unseen` stay
-# unseen.)
+# * it can't: nothing is more like it
 
 
 # %%
@@ -362,41 +356,47 @@ for step in range(301):
     logits, _ = look(x[few], *matrices)
     loss = F.cross_entropy(logits.flatten(0, 1), puzzles.labels[few].flatten())
     if step in (0, 20, 40, 300):
-        _, frames[f"step {step}, loss {loss:.2f}"] = look(
-            x_unseen[0], *matrices
-        )
+        _, frames[f"step {step}, loss {loss:.2f}"] = look(x_unseen, *matrices)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-frames = {name: A.detach() for name, A in frames.items()}
-frames["the right map"] = F.one_hot(unseen.twins[0], 16).float()
-alt = (
-    "The puzzle, and five maps of 16 by 16 shares. At first all shares are "
-    "alike. Then one bright square appears in each row, and a faint diagonal. "
-    "After 300 steps the map equals the right one."
-)
+first = {name: A[0].detach() for name, A in frames.items()}
+first["the right map"] = F.one_hot(unseen.twins[0], 16).float()
 one = unseen.images[0] / 255
-figures.show(*photos.maps(one, frames, "share of attention", alt))
-print("Mean share on the diagonal:")
-for name, A in list(frames.items())[:4]:
-    print(f"{name:20}{A.diagonal().mean():5.1%}")
+figures.show(*drawings.learned(one, FRAMED, twin, first))
+twins = unseen.twins[..., None]  # (500, 16, 1)
+print("What a patch gives, on average over all unseen puzzles:")
+print(f"{'':20}{'to its twin':>12}{'to itself':>12}")
+for name, A in frames.items():
+    itself = A.diagonal(dim1=1, dim2=2).mean()
+    print(f"{name:20}{A.gather(2, twins).mean():12.0%}{itself:12.0%}")
+scores = (x_unseen @ matrices[0]) @ (x_unseen @ matrices[1]).mT / math.sqrt(32)
+of_twin = scores.gather(2, twins).mean()
+of_itself = scores.diagonal(dim1=1, dim2=2).mean()
+of_others = (16 * scores.mean() - of_twin - of_itself) / 14
+print(f"mean score after training: twin {of_twin:.0f}", end=", ")
+print(f"itself {of_itself:.0f}, others {of_others:.0f}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 logits, A = look(x_unseen, *matrices)
 assert (logits.argmax(dim=-1) == unseen.labels).float().mean() > 0.99
-assert A.gather(2, unseen.twins[..., None]).mean() > 0.95
+assert A.gather(2, twins).mean() > 0.95
 between = [A for name, A in frames.items() if "step 20" in name or "40" in name]
-assert max(A.diagonal().mean() for A in between) > 0.1
+assert max(A.diagonal(dim1=1, dim2=2).mean() for A in between) > 0.1
+assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
-
 # %% [markdown]
-# In each map rows ask and columns answer. As the loss falls, the map turns into the right
-# one, for a puzzle that training never saw. Watch the diagonal, too: the network walks
-# into the trap (at step 20, patches give themselves nearly twice as much as at the start)
-# and climbs out again. And nobody ever showed it a map.
+# By its colour. Look at the scores in the last line. An equal glyph earns a patch a lot,
+# and an equal colour costs it much of that again. So the twin wins, and not the patch itself.
+#
+# Watch it being learned. Rows ask, columns answer; the triangle marks the framed patch's row,
+# the dotted line is what every patch gives itself. As the loss falls, the map turns into the
+# right one, for a puzzle it never learned from. On the way it even walks into the trap: it
+# learns about glyphs before it learns about colours, so for a while patches give themselves
+# three times as much as at first. Then it climbs out. And nobody ever showed it a map.
 #
 # ## Several questions at once
 #
@@ -414,25 +414,18 @@ print("the colours are right, and the attention is at the twins")
 # $$
 #
 # Here $k$ is the number of heads (the bold $\mathbf{k}$ is a key). So that more heads
-# don't cost more, each is narrower: $D_h = D / k$. (The hidden cell goes head by head, as
-# the equation does.)
+# don't cost more, each is narrower: $D_h = D / k$. Here's the whole layer, for two heads.
+# Dark columns are head 1, light ones head 2:
 
-
-# %% tags=["hide-cell"]
-def by_the_paper(x, U_qkv, U_msa):
-    """(t, d) -> (t, d); U_qkv: (heads, d, 3*hd), U_msa: (heads*hd, d)."""
-    results = []
-    for U in U_qkv:  # one head after the other
-        q, k, v = (x @ U).chunk(3, dim=1)  # equation (5)
-        values, _ = attention(q, k, v)  # (6) and (7)
-        results.append(values)
-    return torch.cat(results, dim=1) @ U_msa  # (8)
+# %% tags=["hide-input"]
+figures.show(*drawings.layer())
 
 
 # %% [markdown]
 # In code, one linear layer serves all heads. It makes $3D$ numbers per token: all queries,
-# then all keys, then all values, each head by head. The einops pattern cuts them up in
-# this order. (`nn.Linear` adds biases; the equations have none.)
+# then all keys, then all values. Inside each of the three, head follows head, and the
+# einops pattern cuts them up in this order. Note that each head divides by the root of its
+# own width, $D_h$; [mix up the two widths](#The-wrong-root), and nothing warns you.
 
 
 # %% tags=["teaches"]
@@ -453,6 +446,16 @@ class MultiHeadAttention(nn.Module):
 
 
 # %% tags=["nbval-check-output", "hide-cell"]
+def by_the_paper(x, U_qkv, U_msa):
+    """(t, d) -> (t, d); U_qkv: (heads, d, 3*hd), U_msa: (heads*hd, d)."""
+    results = []
+    for U in U_qkv:  # one head after the other
+        q, k, v = (x @ U).chunk(3, dim=1)  # equation (5)
+        values, _ = attention(q, k, v)  # (6) and (7)
+        results.append(values)
+    return torch.cat(results, dim=1) @ U_msa  # (8)
+
+
 layer, x = MultiHeadAttention(48, 4), torch.randn(5, 7, 48)
 for part in (layer.qkv, layer.proj):
     nn.init.zeros_(part.bias)  # the paper has none
@@ -464,13 +467,6 @@ alone = torch.stack(
 # float32, sums of at most 48 terms in another order
 assert torch.allclose(layer(x), alone, rtol=0, atol=1e-5)
 print(f"head by head or all at once: the same {alone.numel():,} outputs")
-
-# %% [markdown]
-# Here's the whole layer, with two heads: dark columns are head 1, light ones head 2. (It's
-# the root of $D_h$, not of $D$. [See what happens](#The-wrong-root) if you mix them up.)
-
-# %% tags=["hide-input"]
-figures.show(*drawings.layer())
 
 # %% [markdown] tags=["predict"]
 # ## Does the order matter?
@@ -494,63 +490,17 @@ print("the same outputs, in shuffled order:", same)
 # above it, and two patches with equal numbers get the same answer and stay equal for good.
 #
 # The cure is to write each token's place into it before it enters.
-# [Chapter 4](04_vit.ipynb) does that, with *position embeddings*.
-#
-# ## The layer off the shelf
-#
-# PyTorch has its own layer for this. Let's give it four pictures of 16 tokens each, and
-# then the first picture alone. What comes out for that one should be the same. **Will it
-# be?**
-
-# %% tags=["failure"]
-theirs = nn.MultiheadAttention(48, 4)
-x = torch.randn(4, 16, 48)  # (b, t, d)
-
-output, _ = theirs(x, x, x)
-alone, _ = theirs(x[:1], x[:1], x[:1])
-print("shape", tuple(output.shape))
-print("the same:", torch.allclose(alone[0], output[0], atol=1e-5))
-
-# %% tags=["hide-input"]
-layers = {
-    "nn.MultiheadAttention(48, 4)": theirs,
-    "the same with batch_first=True": nn.MultiheadAttention(
-        48, 4, batch_first=True
-    ),
-}
-changed, panels = x.clone(), {}
-changed[1, 5] += 1
-for name, each in layers.items():
-    difference = each(changed, changed, changed)[0] - each(x, x, x)[0]
-    panels[name] = difference.abs().amax(dim=2) > 1e-5  # (b, t)
-figures.show(*drawings.moved(panels, (1, 5)))
-
-# %% [markdown]
-# The shape is right and the output wrong. Without `batch_first=True`, this layer takes
-# the first axis for the tokens and the second for the batch. So every patch looked at the
-# same place in all four *pictures*, and nowhere else. (In the figure we've changed the
-# framed token, and yellow marks every output that changes.) A [published
-# detector](https://github.com/om-ai-lab/OmDet/issues/19) did just that at inference,
-# until a user asked about it.
-#
-# You couldn't have found that by shuffling the pictures. Attention ignores the order of
-# what it attends over, and here that's the batch.
-#
-# > **Remember.** Call `.eval()`, and give a layer one picture alone, then in a batch. If
-# > the answers differ by more than rounding, something looks across the batch.
-
-# %% tags=["nbval-check-output", "hide-cell"]
-ours = MultiHeadAttention(48, 4)
-assert torch.allclose(ours(x[:1])[0], ours(x)[0], rtol=0, atol=1e-5)
-print("our layer, alone as in the batch: True")
+# [Chapter 4](04_vit.ipynb) does that, with *position embeddings*. (PyTorch has your layer
+# as `nn.MultiheadAttention`. If you use it, read [what happens without
+# `batch_first=True`](#The-layer-off-the-shelf).)
 
 # %% [markdown]
 # ## What the cap looks at
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
 # tokens carry positions, so a photograph isn't a bag to it. It has twelve *blocks* (the
-# dashed frame in the drawing) with three heads each, and `record_attention` collects all
-# their maps.
+# dashed frame in the drawing) with three heads each. Two helpers of the book's package,
+# `vitedu`, do the rest: `load` opens the network, and `record_attention` collects its maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -615,8 +565,9 @@ for name in ("hopper", "cat", "coffee", "astronaut"):
     print(f"{name:11}", *(f"{share:7.0%}" for share in everywhere(image)))
 
 # %% [markdown]
-# Later blocks care less about geometry. In block 8, the cap's patch looks at the rest of
-# the cap. And when a lens of her glasses asks, or a star of the flag?
+# In block 8 it's no longer about directions. Each head finds another part of the cap for
+# the cap's patch: the braid, the brim, the far end. And when a lens of her glasses asks, or
+# a star of the flag?
 
 # %% tags=["hide-input"]
 eight = maps[7][0, :, 1:, 1:]
@@ -627,22 +578,23 @@ rows = {
     )
     for name, (row, column) in {"lens": (4, 5), "star": (1, 0)}.items()
 }
-alt = """Block 8. A lens of her glasses looks at both lenses, at the eyes and
-nose, and at the sides of the glasses; a star looks at the other stars."""
+alt = """Block 8. A lens of her glasses looks at both lenses, at the nose and
+at the sides of the glasses; a star looks at the other stars."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 
 # %% [markdown]
-# The lens looks at the other lens, and the star at other stars. (We picked these from [all
-# thirty-six maps](#All-thirty-six-maps). In block 12 every head looks at the four corners;
-# [chapter 15](15_inside.ipynb) finds out why.)
+# The lens looks at the other lens and, in one head, at the nose between them. The star looks
+# at other stars. We picked these from [all thirty-six maps](#All-thirty-six-maps), and not
+# all are so clear: in block 12, every head looks at the four corners. [Chapter
+# 15](15_inside.ipynb) finds out why.
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
-# Maps show where a head looked, not what became of it, and whether they explain anything
-# [is disputed](#Three-readings). So let's ask the tokens themselves: **are the two dark
-# squares still alike?** The figure shows how similar each token is to the cap's (the cosine
-# of the angle between them, 1 at most), at the start and at the end.
+# Maps show where a head looked, not what became of it ([whether they explain anything is
+# disputed](#Three-readings)). So let's ask the tokens themselves. **Are the two dark
+# squares still alike?** The figure shows how similar each token is to the cap's: the cosine
+# of the angle between them, 1 at most.
 
 
 # %% tags=["hide-input"]
@@ -658,24 +610,38 @@ def tokens_of(model):
     return stages
 
 
+cloth_of_cap = torch.tensor([32, 33, 34, 35, 36, 37, 46])
+rows_below = torch.arange(196) >= 14 * 11  # the jacket's
+cloth_of_jacket = (rows_below & (patches.mean(dim=1) < 0.12)).nonzero()[:, 0]
+
+
 # %% tags=["hide-input"]
-def on_the_cap(cosine):
-    """How many of the five most similar are among the 24 of the cap."""
-    best = cosine.argsort(descending=True)[1:6]  # [0] is the patch itself
-    row, column = best // 14, best % 14
-    return int(((row <= 3) & (column >= 4) & (column <= 9)).sum())
+def likeness(tokens):
+    """Mean similarity of the cap's cloth to itself, and to the jacket's."""
+    cosine = F.cosine_similarity(tokens[:, None], tokens[None], dim=2)
+    cloth, many = cosine[cloth_of_cap], len(cloth_of_cap)
+    among = (cloth[:, cloth_of_cap].sum() - many) / (many * (many - 1))
+    return among, cloth[:, cloth_of_jacket].mean()
 
 
-def likeness(stages):
-    """Name and tokens (n, d) -> name and similarity to the cap's; a table."""
-    print("                  similarity of    of the 5 most similar,")
-    print("                  cap and jacket   how many are on the cap")
-    found = {}
+def table(stages):
+    """Print `likeness` of each stage, name -> tokens (n, d)."""
+    print("similarity of the      to the rest   to the cloth")
+    print("cloth of her cap       of it         of her jacket")
     for name, tokens in stages.items():
-        cosine = F.cosine_similarity(tokens[cap][None], tokens, dim=1)
-        print(f"{name:18}{cosine[jacket]:9.1f}{on_the_cap(cosine):18}")
-        found[name] = cosine.clamp(min=0).view(14, 14)
-    return found
+        among, across = likeness(tokens)
+        print(f"{name:20}{among:10.1f}{across:14.1f}")
+
+
+# %% tags=["hide-input"]
+def maps_of(stages):
+    """Name -> similarity (14, 14) of each token to the cap's."""
+    return {
+        name: F.cosine_similarity(each[cap][None], each, dim=1)
+        .clamp(min=0)
+        .view(14, 14)
+        for name, each in stages.items()
+    }
 
 
 # %% tags=["hide-input"]
@@ -683,28 +649,35 @@ usual = tokens_of(model)
 stages = {
     "times E": usual[0],
     "plus positions": usual[1],
-    "after block 12": usual[13],
+    "after block 1": usual[2],
+    "after block 4": usual[5],
+    "after block 8": usual[9],
 }
-grids = likeness(stages)
-del grids["plus positions"]
-alt = """Two maps of how similar each patch is to the cap's. Times E, cap and
-jacket are equally bright; after block 12 only the cap is."""
+alt = """Five maps of how similar each patch is to the cap's. Times E, cap and
+jacket are equally bright. With positions the jacket is dim, after block 1 it
+is bright again, after block 4 dimmer. After block 8 the cap's band alone is
+bright."""
 label = "similarity to the cap's patch"
+grids = maps_of(stages)
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
+table(stages)
 
 # %% [markdown]
-# They aren't. At first, none of the five patches most similar to the cap's is on the cap:
-# to a patch alone, dark is dark. After twelve blocks all five are. The dark square has
-# found out what it's a piece of, and nobody ever told it where a cap ends.
+# The table takes all dark cloth together, seven patches of the cap and twenty-one of the
+# jacket. Multiplied by E, a patch is only what it is, and dark is dark: the cap is even a
+# little *more* like the jacket than like itself.
 #
-# Was that attention? Positions have a hand in it: they pull the squares apart before the
-# first block, and bring three of the five. But with attention switched off we never got
-# more than those three, and without positions none. ([See the
-# controls](#Was-it-attention?).)
+# Positions pull the two apart before anybody has looked at anything. Then comes block 1,
+# whose heads look for dark cloth wherever it is, and they're alike again. But the cap's
+# patches go on to look at braid and brim, and the jacket's at other things. After block 8,
+# the band of the cap stands alone. The dark square has found out what it's a piece
+# of, and nobody ever told it where a cap ends.
 #
-# On the site, [Walk](try.md#Walk) opens a single head: a patch of her forehead asks, all
-# the keys answer, and a slider leads from its scores over their softmax to what it takes
-# home.
+# **Was that attention?** Switch it off, and it doesn't happen: in whatever way we do it,
+# cap and jacket stay nearly as alike as they were. With attention but without positions, it
+# doesn't happen either. ([See all four](#Was-it-attention?).)
+#
+# Would you like to see a single head at work, number by number? [Walk](try.md#Walk) opens one.
 #
 # ## What to take with you
 #
@@ -720,12 +693,12 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 # 2. What would change if one matrix made both the queries and the keys?
 # 3. Why does a token need more than one head?
 # 4. Which symmetry does attention have, and what breaks it?
-# 5. Why can't shuffling the batch reveal that a layer attends over the batch?
+# 5. What did positions do for the cap, and what did attention add?
 #
-# And one that this page can't answer. Attention makes averages, and you saw three tokens
-# move closer together. Do that twelve times, and they should all melt into one. But after
-# twelve real blocks, cap and jacket are anything but the same. What keeps tokens apart?
-# [Chapter 3](03_encoder.ipynb) finds out.
+# And one that this page can't answer. Attention makes mixtures: you saw three tokens move
+# closer together, and block 1 make cap and jacket alike. Mix twelve times, and everything
+# should melt into one. But in the real network they come apart. What keeps tokens from
+# becoming the same? [Chapter 3](03_encoder.ipynb) finds out.
 #
 # ## Exercises
 #
@@ -754,8 +727,8 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 # at*, run that cell and the next, and see which of your predictions fails.
 #
 # **6.** ★★★ The table of [controls](#Was-it-attention?) switches attention off in three
-# ways, and they don't agree. Which would you trust, and why? What would convince you that
-# a row is about attention, and not about a network that you broke?
+# ways. In which of them do all tokens become alike, and why? What would convince you that a
+# row is about attention, and not about a network that you broke?
 #
 # **7.** ★★★ A head gives a token 196 shares, none negative, and returns the average of
 # the values, 64 numbers. Somebody shows you the average and the values. Can you tell
@@ -767,7 +740,7 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 #
 # ### Was it attention?
 #
-# Positions alone could tell cap from jacket. So here's what comes out after block 12 if
+# Positions alone could tell cap from jacket. So here's what comes out after block 8 if
 # attention can do nothing. There are three ways to switch it off: every token looks at
 # "only itself", or at "all alike", or attention returns "nothing". In a fourth network, "no
 # positions", attention works, but every patch gets the same position.
@@ -802,25 +775,30 @@ ways = {
     ),
     "nothing": lambda layer, values: torch.zeros_like(values),
 }
-stages = {
-    name: tokens_of(with_attention(way))[13] for name, way in ways.items()
+stages = {"the network": usual[9]}
+stages |= {
+    name: tokens_of(with_attention(way))[9] for name, way in ways.items()
 }
-stages["no positions"] = tokens_of(no_positions)[13]
-grids = likeness(stages)
-alt = """Four maps of how similar each patch is to the cap's after block 12.
-If a token looks only at itself, the jacket is brighter than the cap; in the
-others, cap and jacket are about equally bright."""
+stages["no positions"] = tokens_of(no_positions)[9]
+alt = """Five maps of how similar each patch is to the cap's after block 8. In
+the network itself the band of the cap stands alone; in the four others the
+jacket lights up with it."""
+grids = maps_of(stages)
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
+table(stages)
 
 # %% [markdown]
-# With attention switched off, at most three of the five are on the cap, however you do it.
-# Those three you get from positions alone. Without positions every head may look around, but
-# cap and jacket come out as alike as they went in. Two patches that are almost equal ask
-# almost the same, get almost the same, and stay that way.
+# Only the network itself tells cap from jacket. "All alike" keeps some of what the positions
+# gave it. We show block 8 because its gap is the widest; after block 12 it's still the
+# network alone that has one, though it's narrower.
+#
+# Without positions every head may look around, but cap and jacket come out as alike as they
+# went in. Two patches that are almost equal ask almost the same, get almost the same, and
+# stay that way.
 #
 # It seems to take both, attention to look around and positions to say where things are. But
-# no control was trained that way. They're all networks that we broke, so it's no proof
-# (exercise 6).
+# this is one photograph, and no control was trained that way. They're networks that we
+# broke, so it's no proof (exercise 6).
 #
 # ### Nothing learned
 #
@@ -903,6 +881,54 @@ for name, divisor in {"1": 1, "√D_h": 64**0.5, "√D": 768**0.5}.items():
 # $\mathbf{U}_q$. But load weights that were trained with $\sqrt{D_h}$ into such code,
 # and they compute a different function without any warning.
 #
+# ### The layer off the shelf
+#
+# PyTorch has its own layer for this. Let's give it four pictures of 16 tokens each, and
+# then the first picture alone. What comes out for that one should be the same.
+
+# %% tags=["failure"]
+theirs = nn.MultiheadAttention(48, 4)
+x = torch.randn(4, 16, 48)  # (b, t, d)
+
+output, _ = theirs(x, x, x)
+alone, _ = theirs(x[:1], x[:1], x[:1])
+print("shape", tuple(output.shape))
+print("the same:", torch.allclose(alone[0], output[0], atol=1e-5))
+
+# %% tags=["hide-input"]
+layers = {
+    "nn.MultiheadAttention(48, 4)": theirs,
+    "the same with batch_first=True": nn.MultiheadAttention(
+        48, 4, batch_first=True
+    ),
+}
+changed, panels = x.clone(), {}
+changed[1, 5] += 1
+for name, each in layers.items():
+    difference = each(changed, changed, changed)[0] - each(x, x, x)[0]
+    panels[name] = difference.abs().amax(dim=2) > 1e-5  # (b, t)
+figures.show(*drawings.moved(panels, (1, 5)))
+
+# %% [markdown]
+# The shape is right and the output wrong. Without `batch_first=True`, this layer takes
+# the first axis for the tokens and the second for the batch. So every patch looked at the
+# same place in all four *pictures*, and nowhere else. (In the figure we've changed the
+# framed token, and yellow marks every output that changes.) A [published
+# detector](https://github.com/om-ai-lab/OmDet/issues/19) did just that at inference,
+# until a user asked about it.
+#
+# You couldn't have found that by shuffling the pictures. Attention ignores the order of
+# what it attends over, and here that's the batch.
+#
+# > **Remember.** Call `.eval()`, and give a layer one picture alone, then in a batch. If
+# > the answers differ by more than rounding, something looks across the batch.
+
+# %% tags=["nbval-check-output", "hide-cell"]
+ours = MultiHeadAttention(48, 4)
+assert torch.allclose(ours(x[:1])[0], ours(x)[0], rtol=0, atol=1e-5)
+print("our layer, alone as in the batch: True")
+
+# %% [markdown]
 # ### The price
 #
 # Count the multiplications for one picture. $\mathbf{U}_{qkv}$ has $3D^2$ numbers and
@@ -1086,12 +1112,11 @@ figures.show(*drawings.heads(picture, rows, alt))
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# With "all alike" and "nothing", three of the five are on the cap, exactly as many as
-# right after positions are added, before the first block. But cap
-# and jacket come out nearly the same. With "only itself" they differ more, and yet none is
-# on the cap. None of these networks was ever trained to work like this, so no single row
-# proves much, and you can't trust one more than another. More convincing: several ways of
-# switching off that agree, many pairs of patches instead of one, or a network that was
+# With "nothing" all tokens end up alike: attention no longer adds what differs, and the MLPs
+# add much the same everywhere. With "only itself" they differ as much as before, but cap
+# and jacket no less than any others. None of these networks was ever trained to work like
+# this, so no single row proves much. More convincing: several ways of switching off that
+# agree, as they do here on the gap; many photographs instead of one; or a network that was
 # trained without attention from the start.
 #
 # </details>

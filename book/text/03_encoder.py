@@ -94,8 +94,8 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 # layers later the map is one even, light grey. Face, flag and wall all look like the cap.
 #
 # But perhaps faint differences remain that later layers could use? Subtract the average
-# token from every token, and see how much is left, compared with the tokens themselves.
-# We call that the *spread*. At spread 0, all 196 vectors are equal.
+# token from every token, and compare the size of what's left with the size of the tokens.
+# That ratio is the *spread*. At spread 0, all 196 vectors are equal.
 
 
 # %%
@@ -110,8 +110,8 @@ def spread(z):
 
 
 # %% [markdown]
-# **We're working with sixteen digits. After how many of the 24 layers is nothing left but
-# rounding errors: after 4, after 20, or never?**
+# Our numbers have sixteen decimal digits (float64). **After how many of the 24 layers is
+# nothing left but rounding errors: after 4, after 20, or never?**
 
 # %%
 for passed in range(6):
@@ -129,10 +129,10 @@ for passed in range(6):
 # The shares that a token gives are positive and sum to 1. So what it takes home is an
 # *average* of values, and averages are closer together than what went into them.
 #
-# Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 4)$ and $(2, 2)$. Each gives itself
+# Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 2)$ and $(2, 4)$. Each gives itself
 # the share ½ and the other two ¼. The first becomes
 #
-# $$\tfrac12 (4, 0) + \tfrac14 (0, 4) + \tfrac14 (2, 2) = (2.5, 1.5).$$
+# $$\tfrac12 (4, 0) + \tfrac14 (0, 2) + \tfrac14 (2, 4) = (2.5, 1.5).$$
 #
 # The mean of the three, $(2, 2)$, stays where it is. But the first token was 2 away from it
 # in each coordinate, and now it's only ½ away: a quarter. The next layer, with the same
@@ -140,7 +140,7 @@ for passed in range(6):
 
 # %% tags=["hide-input", "margin"]
 mix = torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)  # rows sum to 1
-three = torch.tensor([[4.0, 0], [0, 4], [2, 2]])  # (t, d)
+three = torch.tensor([[4.0, 0], [0, 2], [2, 4]])  # (t, d)
 figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
@@ -157,10 +157,10 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # $$\mathbf{z} \leftarrow \mathbf{z} + f(\mathbf{z}),$$
 #
 # where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. Your first token
-# becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. How far is it from the mean now, compared with
-# the mean itself?
+# becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. How far is it from the mean now, in each
+# coordinate, and what share of the mean itself is that?
 #
-# | | token | mean | distance | compared |
+# | | token | mean | distance | share |
 # |---|---|---|---|---|
 # | at the start | (4, 0) | (2, 2) | 2 | 100% |
 # | averaged | (2.5, 1.5) | (2, 2) | ½ | 25% |
@@ -172,8 +172,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody
 # erases anything. In a Transformer, that page is called the *residual stream*. A layer that
 # reads from it and adds to it is a *residual branch*, and the plus sign is a *residual
-# connection*. (With these, [He et al. 2016](https://arxiv.org/abs/1512.03385) trained
-# networks of more than a hundred layers, the ResNets.)
+# connection*. With these, [He et al. 2016](https://arxiv.org/abs/1512.03385) trained
+# networks of more than a hundred layers, the ResNets.
 #
 # Now the same 24 layers, each with a plus sign. The differences will survive. But **how large
 # will the tokens be?**
@@ -188,11 +188,11 @@ from vitedu.plain import attention
 ladder = {"no layers": tokens, "attention alone": z}
 
 
-def compare(stacks):
-    """Note how stacks of 24 layers end, and print all of them so far."""
+def compare(stacks, with_earlier=True):
+    """Note how stacks of 24 layers end, and print them, with all so far."""
     ladder.update(stacks)
     print(f"{'after 24 layers':20}{'size':>8}{'spread':>8}")
-    for name, end in ladder.items():
+    for name, end in (ladder if with_earlier else stacks).items():
         times = f"{float(f'{size(end) / size(tokens):.2g}'):,g}x"
         print(f"{name:20}{times:>8}{spread(end):8.0%}")
 
@@ -218,14 +218,14 @@ for layer in layers:
 compare({"+ add": z})
 
 # %% [markdown]
-# (`compare`, from a hidden cell, lists where our stacks end: how large a typical number
-# is, against the start, and the spread.) A fifth is no longer fog. What's alarming is the
-# size.
+# For each stack, the table says how large a typical number is, compared with the start, and
+# the spread. A fifth is no longer fog. What's alarming is the size.
 #
-# Why so large? A fresh layer writes about as much as it reads, and its matrices, which our
-# pencil left out, turn what it writes in a random direction. In 192 dimensions, random
-# directions are nearly at right angles. So, by Pythagoras, each addition makes the stream
-# about $\sqrt2$ times as long, and 24 of them make roughly $\sqrt2^{\,24} = 4096$.
+# Why so large? Averaging shrinks only what differs, so a fresh layer writes about as much as it
+# reads. Its matrices, which our pencil left out, turn that in a random direction. And in 192
+# dimensions, random directions are nearly at right angles. So, by Pythagoras, each addition
+# makes the stream about $\sqrt2$ times as long, and 24 of them make roughly $\sqrt2^{\,24} =
+# 4096$.
 #
 # Does that do any harm? Here's how much of its attention a patch gives to its favourite, on
 # average:
@@ -276,8 +276,8 @@ print("the same as nn.LayerNorm")
 
 # %% [markdown]
 # Where do we put it? At the entrance of each branch, which then reads a normalised copy while
-# the stream itself stays as it is. (The second loop tries the norm alone, without the plus
-# sign.)
+# the stream itself stays as it is. The second loop tries the norm alone, without the plus
+# sign.
 
 # %%
 z = tokens
@@ -296,15 +296,16 @@ print(largest_shares(layer_norm))
 # Now what a layer writes no longer grows with the stream. Add up the start and 24 steps of
 # the same length, all at right angles, and you get a vector $\sqrt{25} = 5$ times as long.
 #
-# The spread is no better than before, but now attention is free to learn: no patch wins
-# everything any more. And both parts are needed, because without the plus sign it's fog
-# again.
+# The spread is no better than before, but now attention is free to learn. The favourite of a
+# patch gets about 1%, twice what it would get if all 196 were treated alike: a new layer has
+# hardly an opinion yet, and that's how it should begin. And both parts are needed, because
+# without the plus sign it's fog again.
 #
 # ## Then think for yourself
 #
 # By now the cap's patch has heard about the braid, but it hasn't *done* anything with it.
-# Attention averages values and never bends them. It can tell a patch "there's braid above
-# you and a face below", but it can't conclude "so this is a cap".
+# Attention decides who is heard, and then it only averages what they say. It can tell a patch
+# "there's braid above you and a face below", but it can't conclude "so this is a cap".
 #
 # Take the smallest conclusion there is: *these two numbers differ*. We want 1 for
 # $(2, 1)$ and $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or
@@ -322,7 +323,7 @@ print(largest_shares(layer_norm))
 #
 # The matrix $\mathbf{W}_1$ turns the token's $D$ numbers into more of them, in the paper
 # $4D$; $\mathbf{W}_2$ brings them back to $D$; $\mathbf{b}_1$ and $\mathbf{b}_2$ are
-# biases. The bend is a [GELU](#GELU,-exact-or-not)
+# biases. The bend we use is called [GELU](#GELU,-exact-or-not)
 # ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)), a ReLU with its corner
 # rounded off, so that small negative numbers aren't lost altogether.
 
@@ -349,11 +350,11 @@ z = tokens
 for layer, mlp in zip(layers, mlps, strict=True):
     z = z + layer(layer_norm(z))
     z = z + mlp(layer_norm(z))
-compare({"+ MLP": z})
+compare({"+ MLP": z}, with_earlier=False)
 
 # %% [markdown]
-# That changed little, because a fresh MLP writes much less than it reads. You'll see what
-# it's there for when we [take it out](#Take-one-part-out) of a trained model.
+# That's little more than before, because a fresh MLP writes much less than it reads. You'll
+# see what it's there for when we [take it out](#Take-one-part-out) of a trained model.
 #
 # So who talks to whom? Give each part six random tokens and wiggle one of them: which outputs
 # move?
@@ -415,14 +416,14 @@ sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
 # Two in each block make 24. The last one comes after block twelve: nothing has normalised
-# the stream itself so far, so that's done once, before anyone reads it. (If you put the norms
-# [in the stream](#Norm-first-or-last), training gets harder.)
+# the stream itself so far, so that's done once, before anyone reads it. Put the norms [in the
+# stream](#Norm-first-or-last), and training gets harder.
 #
 # ## Is it the real thing?
 #
 # ViT-Ti/16, the model from chapter 1, has twelve trained blocks. Build twelve of your own,
-# pour in the trained weights, and put them in the place of the originals. (The keys match
-# because our parts have the model's names.)
+# pour in the trained weights, which have the same names as yours, and put your blocks in the
+# place of the originals.
 
 # %%
 mine = nn.Sequential(*[EncoderBlock(192, 3, 768) for _ in range(12)])
@@ -440,9 +441,9 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 # ## Take one part out
 #
 # Does it need all of its parts? Take one out of every block, and ask about Hopper, a cat and
-# a cup of coffee. (The model reads its answer from one extra token, *row 0*, which belongs
-# to no patch. It's the class token of the drawing, and the hero of
-# [chapter 4](04_vit.ipynb).)
+# a cup of coffee. One thing to know: the model reads its answer from one extra token, *row
+# 0*, which belongs to no patch. It's the class token of the drawing, and the hero of
+# [chapter 4](04_vit.ipynb).
 #
 # We leave out plus signs, norms, attention or MLPs. **Which of these four has to give exactly
 # the same answer for all three photographs, down to the last percent?**
@@ -470,6 +471,12 @@ def ask(name, network=model):
 
 
 # %% tags=["hide-cell"]
+def embed(x):
+    """Pixels to what block 1 reads: (1, 197, 192), the subject of chapter 4."""
+    patches = model.patch_embed(x)
+    return torch.cat([model.cls_token, patches], dim=1) + model.pos_embed
+
+
 def without(part):
     """A copy of the model that lacks one part of every block."""
     network = deepcopy(model)
@@ -488,21 +495,32 @@ def without(part):
 
 # %% tags=["failure"]
 ask("whole")
+networks = {"whole": model}
 for part in ("plus signs", "norms", "attention", "MLPs"):
-    ask(f"no {part}", without(part))
+    networks[f"no {part}"] = without(part)
+    ask(f"no {part}", networks[f"no {part}"])
 
 # %% [markdown]
-# The numbers are percentages. (In hidden cells, `images` holds the three photographs,
-# `without` copies the model without a part, and `ask` prints a line.)
+# No attention. The numbers are percentages, and without attention row 0 never hears about any
+# patch: it's always the same jigsaw puzzle. (`without` copies the model without a part, and
+# `ask` prints a line.)
 #
-# | part | without it |
-# | --- | --- |
-# | plus sign | all tokens of a photograph become equal, but each photograph's to something else |
-# | norm | the numbers get out of hand, and it's sure of nonsense: a slide rule in the cup |
-# | attention | row 0 never hears about any patch: always the same puzzle |
-# | MLP | it does look (the percentages differ a little), but draws the same conclusion every time |
-#
-# (A network trained without the part might find a way around it.)
+# For the other three, look at Hopper's tokens as they leave block 12:
+
+# %% tags=["hide-input"]
+start = embed(hopper)
+print(f"{'after 12 blocks':20}{'size':>8}{'spread':>8}")
+for name, network in networks.items():
+    patches = network.blocks(start)[:, 1:]
+    times = f"{size(patches) / size(start[:, 1:]):.1f}x"
+    print(f"{name:20}{times:>8}{spread(patches):8.0%}")
+
+# %% [markdown]
+# Without plus signs the spread is 0: within each photograph all tokens have become equal.
+# Without norms the stream is more than five times as large as it should be, and the network is
+# sure of nonsense, such as a slide rule in the cup. Without MLPs it does look, for its
+# percentages differ a little, but it draws the same conclusion every time. None of these
+# networks was trained that way, of course; one that was might find a way around it.
 #
 # <div class="try" data-part="parts"></div>
 #
@@ -523,12 +541,6 @@ model.blocks = mine
 untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
 
 
-def embed(x):
-    """Pixels to what block 1 reads: (1, 197, 192), the subject of chapter 4."""
-    patches = model.patch_embed(x)
-    return torch.cat([model.cls_token, patches], dim=1) + model.pos_embed
-
-
 def stream(x):
     """What the stream holds after 0, 1, ..., 12 blocks, each (1, 197, 192)."""
     z = [embed(x)]
@@ -541,13 +553,14 @@ def stream(x):
 z = stream(hopper)
 streams = {"no block": z[0][0], "untrained, 12": untrained(z[0])[0]}
 streams |= {f"trained, {n}": z[n][0] for n in (4, 8, 12)}
-figures.show(*drawings.likeness(picture, streams, CAP))
+figures.show(*drawings.likeness(picture, streams, CAP, with_means=True))
 
 
 # %% [markdown]
-# It's gone. Twelve untrained blocks leave a mist. Trained blocks don't blur at all, they
-# sharpen: after eight of them the cap stands out from edge to edge, and part of its white
-# top has joined it.
+# It's gone. Twelve untrained blocks leave a mist. Trained blocks sharpen: after eight of them
+# the cap stands out from edge to edge, part of its white top has joined it, and on average
+# the rest of the picture is less like it than at the start. In the last four blocks the rest
+# comes closer again, but the cap still stands out.
 #
 # Now let's ask for words. After block 12, the last norm and a matrix called the *head*
 # turn row 0 into 1,000 scores, one per class: the *logits*, which a softmax turns into
@@ -597,14 +610,14 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # Before the first block everything is a crayfish, because row 0 hasn't looked at anything
 # yet. Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. Then, in
 # the last four, the answers arrive: suit, then uniform; tiger cat, then Egyptian cat;
-# cup, then espresso. You've just watched a network make up its mind. (And what does one
-# patch go through on its way? [Walk](try.md#Walk) follows it into a block, on the site.)
+# cup, then espresso. You've just watched a network make up its mind.
 #
 # This trick is known as the *logit lens*
 # ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
 # on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Read it with
 # care: the head was trained to read the stream after block 12 and nowhere else. When it
-# says "hook" after block 5, there may be a uniform in the stream that it can't read yet.
+# says "hook" after block 5, there may be a uniform in the stream that it can't read yet. And
+# what does a single patch go through on its way? [Walk](try.md#Walk) follows one into a block.
 #
 # ## What to take with you
 #
@@ -827,11 +840,9 @@ print("pre-norm learns; post-norm only with the smaller rate")
 # it learns too, only more slowly. In practice post-norm usually gets a
 # *warm-up*, a rate that starts near zero and climbs.
 #
-# This was one seed. Here are two measurements on the same kind of network, for several
-# depths and three seeds each. The upper panel shows how large the
-# gradient is for the MLP's second matrix in the *last* block. For the lower panel we take a
-# single step of Adam at a tenth of the learning rate, and see by what share of its size the
-# output moves. (Pale dots are single seeds, the lines their medians.)
+# That was one seed. Here are two measurements for several depths, with three seeds each (the
+# pale dots): how large the gradient is in the last block, and how far one small step of Adam
+# moves the output.
 
 # %% tags=["hide-cell"]
 DEPTHS, SEEDS = (1, 3, 8, 24), range(3)
@@ -860,19 +871,11 @@ panels["change of the output by one step"] = moved
 figures.show(*drawings.medians(DEPTHS, panels))
 
 # %% [markdown]
-# Pre-norm's gradient falls with the depth: the later a block, the larger the stream it
-# writes into, and the smaller its part in the result. Post-norm's doesn't fall, because
-# every norm in the stream brings it back to size 1.
-# [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) derive bounds for both: constant for
-# post-norm, and falling like $1/\sqrt{L}$ for pre-norm with $L$ blocks. From one block to
-# 24 that fits what we see; at three blocks it doesn't. They conclude that the large
-# gradients near the output are what makes post-norm need a warm-up.
-#
-# But Adam ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) divides each gradient by
-# its own size, so size alone can't be the trouble. The lower panel offers another view. With
-# 24 blocks, a single small step already moves post-norm's output by about its whole size:
-# each block changes what all later ones read, and there's no large stream to dampen it.
-# (It still learns at this rate, as you saw; the full rate takes steps ten times as large.)
+# With pre-norm the gradient falls with the depth, and with post-norm it doesn't. [Xiong et al.
+# 2020](https://arxiv.org/abs/2002.04745) prove both, and take the large gradients near the
+# output for the reason why post-norm needs a warm-up. But Adam divides each gradient by its
+# own size. The lower panel offers another view: with 24 blocks, a single step, at a tenth of
+# the rate, already moves post-norm's output by about its whole size.
 #
 # ### GELU, exact or not
 #

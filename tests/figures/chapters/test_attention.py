@@ -58,8 +58,8 @@ def test_the_slope_is_drawn_where_it_is_named():
 def test_the_patch_that_asks_is_framed_and_its_twin_is_dashed():
     figure, alt = attention.puzzle(torch.zeros(3, 32, 32), 5, 7)
     asks, twin = figure.axes[0].patches
-    assert asks.get_xy() == (7.5, 7.5)  # second row, second column
-    assert twin.get_xy() == (23.5, 7.5)
+    assert asks.get_xy() == (8.2, 8.2)  # second row, second column
+    assert twin.get_xy() == (24.2, 8.2)
     assert asks.get_linestyle() == "-"
     assert twin.get_linestyle() != "-"
     assert "its twin has a dashed frame" in alt

@@ -42,8 +42,8 @@ def test_averages_tell_how_far_the_farthest_token_is_from_the_mean():
     tokens = torch.tensor([[4.0, 0], [0, 4], [2, 2]])
     figure, alt = encoder.averages([tokens, mix @ tokens])
     drawn = lines(figure.axes[0])
-    assert drawn["tokens"] == tokens.tolist()
-    assert drawn["after 1"] == [[2.5, 1.5], [1.5, 2.5], [2, 2]]
+    assert drawn["three tokens"] == tokens.tolist()
+    assert drawn["after layer 1"] == [[2.5, 1.5], [1.5, 2.5], [2, 2]]
     far = math.dist((4, 0), (2, 2))
     assert f"{far:.2f}, {far / 4:.2f}" in alt
 
@@ -73,8 +73,8 @@ def test_answers_are_written_after_each_block_with_a_bar_as_long():
     pictures = {name: torch.rand(3, 8, 8) for name in guesses}
     figure, alt = encoder.answers(pictures, guesses)
     axes, *photographs = figure.axes
-    assert words(axes).count("crayfish 5") == 2
-    assert {"military uniform 74", "tabby 50", "0", "1"} <= set(words(axes))
+    assert words(axes).count("crayfish 5%") == 2
+    assert {"military uniform 74%", "tabby 50%", "0", "1"} <= set(words(axes))
     widths = [patch.get_width() for patch in axes.patches]
     shares = [
         bar / ground

@@ -53,10 +53,3 @@ def test_answers_are_beside_their_photographs():
     assert words(first) == ["night", "75%", "cave", "20%"]
     assert words(second) == ["day", "50%", "fog", "10%"]
     assert alt.endswith("night 75%, day 50%.")
-
-
-def test_a_hunt_has_a_box_for_each_network_and_test():
-    page = vit.Hunt({"<4 heads>": {"count": "silent", "load": "ALARM"}})
-    html = page._repr_html_()
-    assert html.count("<details") == 2 and "&lt;4 heads&gt;" in html
-    assert "<summary>load</summary>ALARM</details>" in html

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # steps of the layer, (5) to (8), each in its own green; white is legible on all
 GREENS = ("#1d7a72", "#2b7d43", "#4c7a1e", "#35684c")
 LIGHTER = ("#8cc9c3", "#95cfa6", "#b7d68f", "#84b398")  # for the second head
-MOST = 0.1  # share of attention from which on a map is as bright as can be
+MOST = 0.06  # share of attention from which on a map is as bright as can be
 GHOST = 0.55  # of the photograph, where a map over it is dark
 LIT = 0.15  # of the photograph, where a map over it is bright
 
@@ -136,15 +136,59 @@ def puzzle(picture: Tensor, asks: int, twin: int) -> "tuple[Figure, str]":
     figure, axes = chart(3.2, 3.2)
     draw_picture(axes, picture)
     axes.axis("off")
-    for number, style in ((asks, "-"), (twin, (0, (2, 1.5)))):
-        row, column = divmod(number, 4)
-        corner = (8 * column - 0.5, 8 * row - 0.5)
-        frame = {"fill": False, "ec": "white", "lw": 2.5, "ls": style}
-        rectangle(axes, corner, (8, 8), **frame)
+    _frame_twins(axes, asks, twin)
     alt = (
         "Sixteen patches with coloured glyphs, such as crosses, rings and "
         "letters. Every glyph is there twice, in two colours. One patch is "
         "framed, and its twin has a dashed frame."
+    )
+    return figure, alt
+
+
+def _frame_twins(axes: "Axes", asks: int, twin: int) -> None:
+    """A frame around a patch of 8 x 8 pixels, a dashed one around its twin."""
+    for number, style in ((asks, "-"), (twin, (0, (2, 1.5)))):
+        row, column = divmod(number, 4)
+        corner = (8 * column + 0.2, 8 * row + 0.2)  # within the picture's edge
+        frame = {"fill": False, "ec": "white", "lw": 2.5, "ls": style}
+        rectangle(axes, corner, (6.6, 6.6), **frame)
+
+
+def learned(
+    picture: Tensor, asks: int, twin: int, frames: Mapping[str, Tensor]
+) -> "tuple[Figure, str]":
+    """The puzzle and its maps (16, 16) while they are learned, on one scale.
+
+    A triangle marks the row of the patch that `asks`, a dotted line what
+    patches give themselves.
+    """
+    figure, grid = chart(WIDTH, 4.6, 2, 3)
+    first, *others = grid.flat
+    draw_picture(first, picture)
+    first.axis("off")
+    _frame_twins(first, asks, twin)
+    for axes, (name, each) in zip(others, frames.items(), strict=True):
+        shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=1)
+        axes.set_title(name, fontsize=11)
+        axes.plot((-0.5, 15.5), (-0.5, 15.5), ":", color="white", lw=1)
+        axes.plot(-1.1, asks, ">", color=DARK, clip_on=False, markersize=6)
+        axes.set(xticks=[], yticks=[], xlim=(-0.5, 15.5), ylim=(15.5, -0.5))
+    for axes in (others[0], others[2]):
+        axes.set_ylabel("asks", fontsize=11, labelpad=10)
+    for axes in others[2:]:
+        axes.set_xlabel("answers", fontsize=11)
+    figure.colorbar(
+        shown,
+        ax=grid,
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+        label="share of attention",
+    )
+    alt = (
+        "The puzzle, and five maps of 16 by 16 shares. At first all shares are "
+        "alike. Then one bright square appears in each row, while the diagonal "
+        "glows faintly. After 300 steps the map equals the right one."
     )
     return figure, alt
 
@@ -199,6 +243,7 @@ def layer() -> "tuple[Figure, str]":
     _cells(axes, (122, 388), [GREENS[1]] * 4)
     _cells(axes, (234, 388), [LIGHTER[1]] * 4)
     label(axes, (102, 410), "$A$", fontsize=15)
+    label(axes, (290, 410), "4 x 4", ha="left")
     for place, name in ((149, "head 1"), (261, "head 2")):
         arrow(axes, (place, 466), (place, 441))
         arrow(axes, (place, 384), (place, 350))
@@ -244,7 +289,8 @@ def moved(
         frame_patch(axes, changed, 1)
         pictures = int(each.any(dim=1).sum())
         listed.append(
-            f"{title}: {int(each.sum())} tokens, in {pictures} pictures"
+            f"{title}: {int(each.sum())} tokens, in {pictures} "
+            + ("pictures" if pictures > 1 else "picture")
         )
     axes.set_xlabel("token (the framed one is changed)", fontsize=11)
     figure.legend(

@@ -40,13 +40,17 @@ COLUMNS = 14  # of patches in a photograph
 
 
 def likeness(
-    picture: Tensor, streams: Mapping[str, Tensor], patch: int
+    picture: Tensor,
+    streams: Mapping[str, Tensor],
+    patch: int,
+    *,
+    with_means: bool = False,
 ) -> "tuple[Figure, str]":
     """A picture (3, h, w) in 0..1 and how like one patch all others are.
 
     `streams` are tokens (t, d) under the titles of their maps; rows in front of
     the last 196 belong to no patch. The maps are cosines, all on one scale from
-    0 to 1.
+    0 to 1; if asked for, each has its mean beside its title.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -64,6 +68,9 @@ def likeness(
     name = "cosine with the framed patch (dark: 0 or less)"
     # large panels if there are few
     columns = 2 if len(drawn) <= 3 else 3
+    if with_means:
+        drawn = dict(zip(means, drawn.values(), strict=True))
+        name += "; in percent: a map's mean"
     colors = LinearSegmentedColormap.from_list("fog", FOG)
     frame = divmod(patch, COLUMNS)
     return maps(picture, drawn, name, alt, frame, columns, colors)
@@ -85,13 +92,13 @@ def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
             linestyle="none",
             color=(DARK, ATTENTION, "#7cc292")[number],
             markersize=9 - 2 * number,
-            label=f"after {number}" if number else "tokens",
+            label=f"after layer {number}" if number else "three tokens",
         )
         distance = (tokens - middle).norm(dim=1).max().item()
         farthest.append(f"{distance:.2f}")
     axes.set(xlim=(-0.5, 4.5), ylim=(-0.5, 4.5), aspect="equal")
     axes.set(xticks=range(5), yticks=range(5))
-    axes.legend(fontsize=10, loc="upper right")
+    axes.legend(fontsize=10, loc="lower left")
     alt = (
         f"{len(steps[0])} points in a plane move towards their mean; the "
         f"farthest is {', '.join(farthest)} away from it before and after each "
@@ -264,7 +271,7 @@ def answers(
             rectangle(axes, corner, (full, high - 4), **look)
             look["facecolor"] = "#eca9ad"
             rectangle(axes, corner, (full * share, high - 4), **look)
-            label(axes, (x, y), f"{name} {100 * share:.0f}", "black", 10)
+            label(axes, (x, y), f"{name} {100 * share:.0f}%", "black", 9.3)
     for row, y in enumerate(middles):
         label(axes, (left - 8, y), f"{row}", "black", TEXT, ha="right")
     place = (2, height - head + 2)

@@ -137,8 +137,13 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
         _thumbnail(axes, pixels, (left + 34, y, right, y + side))
         token = tokens[14 * row + column]
         _cells(axes, token[:12], (left, 108 - place * step), right - left, side)
-    for y in (261, 39):
+    for y in (261, 41):
         label(axes, (middle, y), "\N{VERTICAL ELLIPSIS}")
+    label(axes, (middle, 16), "light: negative, dark: positive", fontsize=10.5)
+    for place in range(shown):
+        for y in (330, 108):
+            dots = (right + 7, y + side / 2 - place * step)
+            label(axes, dots, "\N{HORIZONTAL ELLIPSIS}")
     patch = 110 / 14
     corner = 73 + first * patch, 500 - row * patch
     opposite = corner[0] + shown * patch, corner[1] - patch
@@ -162,8 +167,8 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
     ):
         label(axes, (24, y), symbol, color, 15)
         look = {"ha": "left", "family": "monospace"}
-        label(axes, (222, y + 9), words, color, 11, weight="bold", **look)
-        label(axes, (222, y - 10), shape, color, 10.5, **look)
+        label(axes, (227, y + 9), words, color, 11, weight="bold", **look)
+        label(axes, (227, y - 10), shape, color, 10.5, **look)
     alt = (
         "From top to bottom: a photograph x; three of its 196 patches, each "
         "with the start of its flat row of pixels; the matrix E; and the same "
@@ -320,12 +325,14 @@ def reading(
     """What you see, what the network reads, what it says.
 
     That is a picture (3, h, w); maps (k, gh, gw) of k answers on one scale from
-    -limit to limit, in a square; classes as bars.
+    -limit to limit, in a square or a column; what it says as bars.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 4.7), layout="constrained")
-    panels = figure.subplot_mosaic("sr;bb", height_ratios=(1.6, 1))
+    high = 3.0 + 0.62 * len(guesses)
+    figure = Figure(figsize=(WIDTH, high), layout="constrained")
+    ratios = (2.9, 0.6 * len(guesses))
+    panels = figure.subplot_mosaic("sr;bb", height_ratios=ratios)
     left, right, below = panels.values()
     draw_picture(left, picture)
     left.set_title("what you see", fontsize=13)

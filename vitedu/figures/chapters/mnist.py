@@ -14,12 +14,20 @@ from vitedu.figures.palette import (
     DARK,
     MAP,
     NIGHT,
+    PALE,
     PATCHES,
     POSITIONS,
     STREAM,
     TINTS,
 )
-from vitedu.figures.schematic import arrow, canvas, column, label, line
+from vitedu.figures.schematic import (
+    arrow,
+    canvas,
+    column,
+    label,
+    line,
+    rectangle,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +52,9 @@ def digit_grid(
         for edge in range(patch_size or size, size, patch_size or size):
             axes.axhline(edge - 0.5, color=PATCHES, linewidth=0.8)
             axes.axvline(edge - 0.5, color=PATCHES, linewidth=0.8)
+        if patch_size:
+            frame = {"fill": False, "ec": PATCHES, "lw": 1.6}
+            rectangle(axes, (-0.5, -0.5), (size, size), **frame)
     cut = f", cut into patches of {patch_size} pixels" if patch_size else ""
     return figure, f"{len(images)} digits{cut}: {'; '.join(titles)}."
 
@@ -114,7 +125,8 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
     axes.minorticks_off()
     axes.set(xlim=(0.6 * min(mistakes), max(mistakes) / 0.6))
     axes.set(ylim=(0.6 * low, 1.5 * high))
-    axes.set(xlabel="highest learning rate", ylabel="mistakes (%)")
+    axes.set(xlabel="highest learning rate (logarithmic)")
+    axes.set(ylabel="mistakes (%)")
     bare(axes)
     points = ", ".join(f"{m:.1f}% at {rate:g}" for rate, m in mistakes.items())
     return figure, f"Mistakes on held-out digits by learning rate: {points}."
@@ -126,7 +138,7 @@ def ladder(
 ) -> "tuple[Figure, str]":
     """Mistakes in percent, a row per rung: seeds, their mean and its error."""
     figure, axes = chart(WIDTH, 0.62 * len(rungs) + 0.7)
-    names = [textwrap.fill(name, 16) for name in rungs]
+    names = [textwrap.fill(name, 18) for name in rungs]
     axes.set_yticks(range(len(rungs)), names, fontsize=12)
     axes.set(ylim=(len(rungs) - 0.5, -0.5), xlabel="mistakes (%)")
     beside = axes.get_yaxis_transform()
@@ -144,6 +156,22 @@ def ladder(
     axes.grid(axis="x", alpha=0.3)
     bare(axes)
     return figure, f"Mistakes on held-out digits, percent: {'; '.join(listed)}."
+
+
+def duel(mistakes: Mapping[str, int]) -> "tuple[Figure, str]":
+    """Misread digits, a bar for each network."""
+    figure, axes = chart(WIDTH, 0.6 * len(mistakes) + 0.7)
+    names, counts = list(mistakes), list(mistakes.values())
+    colors = [DARK if "ViT" in name else PALE for name in names]
+    axes.barh(names, counts, color=colors, height=0.6)
+    for row, count in enumerate(counts):
+        note(axes, str(count), (count, row), (6, 0), 13, va="center")
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=13)
+    axes.set(xlim=(0, 1.12 * max(counts)), xlabel="misread test digits")
+    bare(axes)
+    listed = ", ".join(f"{name} {count}" for name, count in mistakes.items())
+    return figure, f"Bars of misread test digits: {listed}."
 
 
 def ruler(
@@ -234,12 +262,14 @@ def paths(walks: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     figure, panels = chart(WIDTH, 3.6, len(walks), 1, **shared)
     listed = []
     for axes, (name, walk) in zip(panels, walks.items(), strict=True):
-        axes.plot(walk.numpy(force=True), color=DARK, linewidth=0.4, alpha=0.4)
+        axes.plot(walk.numpy(force=True), color=DARK, linewidth=0.4, alpha=0.15)
         axes.axhline(0, color=CLASS, linewidth=1.2)
         axes.set_title(f"rate: {name}", fontsize=12)
         axes.set_ylabel("weight")
         bare(axes)
         end = walk[-1].abs().mean().item()
+        words = f"average distance at the end: {end:.2f}"
+        axes.text(len(walk) - 1, 0.8, words, ha="right", fontsize=12)
         listed.append(f"{name}, on average {end:.2f} from 0 at the end")
     panels[-1].set_xlabel("step")
     number = next(iter(walks.values())).shape[1]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
@@ -97,7 +96,7 @@ GROUPS = {
 
 def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
     """Equation (1) for a batch: all share the class token and the positions."""
-    figure, axes = canvas(400, 290)
+    figure, axes = canvas(410, 290)
     small, step, first = (44, 34), 50, 176
     height = 45  # from one image to the next
     top = 240
@@ -113,6 +112,8 @@ def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
     across = first + step * patches / 2
     label(axes, (across, top + 34), f"{batch} images of {patches} patches")
     below = top - height * batch + 2
+    corner, opposite = (first - 28, below + 20), (405, top + 23)
+    outline(axes, corner, opposite, STREAM, 1.2, dashed=True)
     label(axes, (across, below), "+", fontsize=22, weight="bold")
     y = below - 48
     words = "positions\n(1, n + 1, d)"
@@ -242,7 +243,8 @@ def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
         f"Maps of {side} by {side} places for the patches "
         f"{', '.join(map(str, patches))}: bright places, whose learned "
         "positions are like that of the patch, are those around it and those "
-        "in its own row and column; far away it is dark."
+        "in its own row and column; further away dark bands and paler ones "
+        "take turns."
     )
     return figure, alt
 
@@ -263,7 +265,10 @@ def answers(
     ):
         draw_picture(left, picture)
         left.axis("off")
-        percents = [f"{100 * share:.0f}%" for _, share in named]
+        percents = [
+            f"{100 * share:.0f}%" if share >= 0.005 else "<1%"
+            for _, share in named
+        ]
         best.append(f"{named[0][0]} {percents[0]}")
         for row, (name, share) in enumerate(named):
             right.barh(row, 1, 0.8, color="#f3f4f6")
@@ -278,30 +283,3 @@ def answers(
         f"{len(guesses[0])} answers. At the top of each: {', '.join(best)}."
     )
     return figure, alt
-
-
-class Hunt:
-    """Boxes to open, one for each network and test; no script is needed.
-
-    `found` has, by network and by test, what the test says.
-    """
-
-    def __init__(self, found: Mapping[str, Mapping[str, str]]) -> None:
-        self.found = found
-
-    def _repr_html_(self) -> str:
-        box = (
-            '<details class="pick" style="display: inline-block; '
-            'vertical-align: top; min-width: 7em; padding: 0.3em 0">'
-            "<summary>{}</summary>{}</details>"
-        )
-        rows = [
-            f'<div style="margin: 0.6em 0"><b>{escape(name)}</b><br>'
-            + " ".join(box.format(*map(escape, said)) for said in tests.items())
-            + "</div>"
-            for name, tests in self.found.items()
-        ]
-        return "\n".join(rows)
-
-    def __repr__(self) -> str:
-        return "(a box to open for each network and each test)"

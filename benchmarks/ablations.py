@@ -6,6 +6,8 @@ relation: "is glyph A left of glyph B?" (`glyphs.left_of`), a ViT of 19,000
 weights, 500 steps; trained everywhere, or with both glyphs in the upper half
 alone. Learned tables start at the paper's 0.02 and at 0.5.
 longer: some of these for 2,000 steps.
+offsets: the same question, with relative positions along rows and columns that
+leave the class token out (the paper has none).
 positions, pools, shapes, since, axes: CIFAR-10, 10,000 images of the training
 part four times each, judged on 5,000 others of it; with patches of 4 for
 positions and axes, of 8 for the rest. Random flips. Each network of shapes
@@ -29,6 +31,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -58,6 +61,7 @@ from vitedu.model import (
     ViTConfig,
 )
 from vitedu.model.attention import MultiHeadAttention
+from vitedu.model.relative import RelativeBias
 
 RESULTS = Path(__file__).parents[1] / "vitedu/results"
 KEPT = Path("runs/ablations")
@@ -80,6 +84,49 @@ ROWS = {
 }
 
 Data = tuple[Tensor, Tensor]
+
+
+class BiasOfRows(RelativeBias):
+    """The bias of the table's `rows` (t, t), one for each query and key."""
+
+    def __init__(self, owner: nn.Module, rows: Tensor) -> None:
+        super().__init__(owner)
+        self.rows = rows
+
+    def forward(self, q: Tensor) -> Tensor:
+        table = self.owner[0].pos_embed
+        keys = rearrange(table, "1 o (k hd) -> k hd o", k=q.shape[1])
+        scores = q @ keys / math.sqrt(q.shape[-1])
+        return scores.gather(-1, self.rows.expand(*q.shape[:3], -1))
+
+
+@dataclass(frozen=True)
+class Relative2D(Relative):
+    """How far along and down, a vector for each pair of these two numbers.
+
+    The class token is as far from all patches.
+    """
+
+    def rows(self, config: ViTConfig) -> Tensor:
+        """Row of the table for each query and key, (t, t)."""
+        gh, gw = config.grid
+        width = 2 * gw - 1  # so that no two offsets have the same sum
+        place = (width * torch.arange(gh)[:, None] + torch.arange(gw)).flatten()
+        among = place[:, None] - place + place[-1]
+        to_class = int(among.max()) + 1
+        rows = F.pad(among, (1, 0), value=to_class)
+        return F.pad(rows, (0, 0, 1, 0), value=to_class + 1)
+
+    def table(self, config: ViTConfig) -> nn.Parameter:
+        count = int(self.rows(config).max()) + 1
+        return nn.Parameter(torch.zeros(1, count, config.embed_dim))
+
+    def attach(self, model: ViT) -> None:
+        super().attach(model)
+        for block in model.blocks:
+            rows = self.rows(model.config)
+            block.attn.position_bias = BiasOfRows(block, rows)
+
 
 KINDS: dict[str, Any] = {
     "none": NoPosition(),
@@ -219,7 +266,7 @@ def pairs() -> tuple[Tensor, Tensor, Tensor]:
     images = glyphs.Words(len(cells), 24 * 24, seed=77).ground(24)
     for glyph in (0, 1):
         corners = 4 * np.stack([cells[:, glyph] // 6, cells[:, glyph] % 6], 1)
-        glyphs.stamp(images, np.full(len(cells), glyph), corners)
+        glyphs.stamp(images, glyphs.kinds()[[glyph]], corners)
     labels = (cells[:, 0] % 6 < cells[:, 1] % 6).astype(np.int64)
     return *grey(glyphs.puzzles(images, labels)), torch.from_numpy(cells)
 
@@ -231,7 +278,8 @@ def relation(
     torch.manual_seed(seed)
     name, _, without = kind.partition(", ")
     fields = {"pool": "mean", "class_token": False} if without else {}
-    model = ViT(relation_config(KINDS[name], **fields))
+    position = (KINDS | {"relative 2-D": Relative2D()})[name]
+    model = ViT(relation_config(position, **fields))
     with torch.no_grad():
         for weight, values in model.named_parameters():
             if "pos_embed" in weight:
@@ -629,6 +677,10 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
             found[f"relation/{kind}/{LARGE}/upper/{s}"] = lambda k=kind, s=s: (
                 relation(k, LARGE, "upper", s)
             )
+    for s in SEEDS + MORE_SEEDS:
+        found[f"offsets/relative 2-D/{LARGE}/upper/{s}"] = lambda s=s: relation(
+            "relative 2-D", LARGE, "upper", s
+        )
     for s in SEEDS:
         for name, fields in AXES.items():
             found[f"axes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
@@ -718,12 +770,16 @@ def record(
 
 
 def record_glyphs(
-    record_as: str, seeds: tuple[int, ...], source: str, names: list[str]
+    record_as: str,
+    seeds: tuple[int, ...],
+    source: str,
+    names: list[str],
+    parts: tuple[str, ...] = ("relation", "longer"),
 ) -> None:
-    """The runs that have exactly these seeds."""
+    """The runs of these parts that have exactly these seeds."""
     runs = {
         name: per_seed
-        for name, per_seed in found_in(("relation", "longer"), names).items()
+        for name, per_seed in found_in(parts, names).items()
         if len(per_seed) == len(seeds)
     }
     if not runs:
@@ -877,6 +933,8 @@ def main() -> None:
     record_forty(source, found)
     record_glyphs("relation", SEEDS, source, list(wanted))
     record_glyphs("halves", SEEDS + MORE_SEEDS, source, list(wanted))
+    many = SEEDS + MORE_SEEDS
+    record_glyphs("offsets", many, source, list(wanted), ("offsets",))
     for part in (*ROWS, "since"):
         record_cifar(part, source, list(wanted))
     record_speed(source)

@@ -1,6 +1,7 @@
 """How far heads look after more data, and behind a ResNet: Figure 11, small.
 
     VITEDU_DATA=FOLDER python benchmarks/inside_locality.py
+    python benchmarks/inside_locality.py --shapes
 
 A ViT of three blocks learns from 300, 3,000 and 55,000 digits of MNIST, equally
 many steps each; a hybrid, the same encoder behind one unit of a ResNet with the
@@ -9,16 +10,27 @@ growing rates, up to the first that is worse than one before it, on the other
 5,000 digits of the training part. Distances are measured on 128 test digits.
 About ten minutes on one thread; a second call goes on where the first has
 stopped (--runs). Written to `vitedu/results/inside-locality.json`.
+
+With --shapes, the smallest ViT of `families.py` learns 1,000, 10,000 and
+100,000 drawn shapes of 64 pixels with the rate and the steps of that table, and
+distances are measured on 128 new shapes. About ten minutes a run, three runs a
+seed; `inside-locality-shapes.json` has the seeds whose three runs are there.
 """
 
 import argparse
 import statistics
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import families
 import numpy as np
 import torch
+from device_loop import normalised, train
+from family_networks import BUILD, macs
+from kept import kept, read
 from recorded import result_fields
 
 from vitedu import budget, results
@@ -42,6 +54,7 @@ ROWS = {
     "vit, 55,000": MOST,
     "hybrid, 55,000": MOST,
 }
+SHAPES = 1_000, 10_000, 100_000
 
 
 def network(name: str) -> ViTConfig:
@@ -152,12 +165,98 @@ def nearest(metric: dict[str, Any]) -> str:
     return f"{statistics.mean(means):.1f} ± {statistics.stdev(means):.1f}"
 
 
+def learn_shapes(count: int, seed: int) -> dict[str, Any]:
+    """One run of `families.py`'s ViT, and how far its heads look."""
+    lr = results.read("families")["metrics"]["vit-6-100k"]["lr"]
+    images, labels = (each[:count] for each in families.pictures("train"))
+    test = families.pictures("test")
+    torch.manual_seed(seed)
+    model = BUILD["vit-6"]()
+    started = time.process_time()
+    train(
+        model,
+        images,
+        labels,
+        lr=lr,
+        steps=families.STEPS,
+        seed=seed,
+        batch=families.BATCH,
+    )
+    spent = round(time.process_time() - started, 1)
+    with torch.no_grad(), record_attention(model) as maps:
+        model(normalised(test[0][:LOOKED_AT]))
+    far = attention_distance(maps, (8, 8), 8)
+    return {
+        "lr": lr,
+        "test": families.score(model, *test)["right"],
+        "train": families.score(model, images[:1000], labels[:1000])["right"],
+        "distance": far.double().round(decimals=2).tolist(),
+        "cpu_seconds": spent,
+    }
+
+
+def shapes(runs: Path) -> None:
+    """Every run, seed after seed; the record after each seed."""
+    files = {
+        (count, seed): runs / f"shapes-{count}-{seed}.json"
+        for seed in SEEDS
+        for count in SHAPES
+    }
+    for (count, seed), path in files.items():
+        kept(path, partial(learn_shapes, count, seed))
+        if count < max(SHAPES):
+            continue
+        seeds = SEEDS[: seed + 1]
+        found = {k: [read(files[k, i]) for i in seeds] for k in SHAPES}
+        if all(None not in each for each in found.values()):
+            record_shapes(found)
+
+
+def record_shapes(found: dict[int, list[dict[str, Any]]]) -> None:
+    """Write down runs by the number of shapes, one for each seed."""
+    metrics = {
+        f"vit, {count:,}": {
+            "value": statistics.mean(run["test"] for run in each),
+            "unit": "percent of 10,000 new shapes",
+            "per_seed": [run["test"] for run in each],
+            "train_per_seed": [run["train"] for run in each],
+            "weights": sum(x.numel() for x in BUILD["vit-6"]().parameters()),
+            "macs_per_image": macs("vit-6"),
+            "lr": each[0]["lr"],
+            "distance_per_seed": [run["distance"] for run in each],
+        }
+        for count, each in found.items()
+    }
+    runs = [run for each in found.values() for run in each]
+    spent = sum(run["cpu_seconds"] for run in runs)
+    name = f"{TARGET.stem}-shapes"
+    command = "python benchmarks/inside_locality.py --shapes"
+    result = {
+        **result_fields(name, command, spent),
+        "config": {"steps": families.STEPS, "batch": families.BATCH},
+        "metrics": metrics,
+        "seeds": list(SEEDS[: len(found[SHAPES[0]])]),
+        "dataset": {
+            "name": "shapes",
+            "digest": read(families.RUNS / "train-0.json")["digest"],
+            "num_train": max(SHAPES),
+            "num_test": 10_000,
+        },
+        "notes": "the rate is that of families.json; seconds are of one core",
+    }
+    results.write(TARGET.with_stem(name), result)
+
+
 def main() -> None:
     """Train what is not there yet, record what is whole."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=Path, default=Path("runs/locality"))
+    parser.add_argument("--shapes", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.shapes:
+        shapes(options.runs)
+        return
     write_parts(options.runs)
     metrics: dict[str, dict[str, Any]] = {}
     tried: dict[str, dict[float, float]] = {}

@@ -4,16 +4,18 @@
 
 `imagenet-sample` of $VITEDU_DATA, one photograph of each class. Three things:
 attention distance of every head on 128 of them (Figure 7, right); what the
-answer loses if the four corner tokens are dropped, emptied or moved; and how
-quickly the answer's probability falls if patches are removed in the order of a
-map. Errors are of the mean over photographs, by 2,000 bootstrap draws. About
-50 minutes on one thread, in pieces that a second call doesn't repeat (--work).
+answer loses if the four corner tokens are dropped, emptied or moved, or if the
+neuron that makes giants of them is silent; and how quickly the answer's
+probability falls if patches are removed in the order of a map. Errors are of
+the mean over photographs, by 2,000 bootstrap draws. About 50 minutes on one
+thread, in pieces that a second call doesn't repeat (--work).
 `--parts looks` measures one part anew and keeps the rest of the record.
 Written to `vitedu/results`: `inside-photographs.json`, `inside-rollout.json`
 (the corners, which are no patches, are never removed) and `inside-maps.json`.
 """
 
 import argparse
+import copy
 import hashlib
 import os
 import time
@@ -43,6 +45,9 @@ RESULTS = Path(__file__).parents[1] / "vitedu/results"
 CORNERS, INNER = [0, 13, 182, 195], [60, 65, 130, 135]  # patches, from 0
 AT_CORNERS = [1 + i for i in CORNERS]  # tokens
 NEAR = [15, 26, 169, 180]  # the corners' neighbours towards the middle
+# in block 8's MLP: what adds most to the corners of the book's photographs (429
+# long on the mean), and what comes next there (2.4)
+NEURONS = {"the giants' neuron silent": 417, "the next neuron silent": 711}
 BATCH = 50
 DRAWS = 2_000
 # measures a batch: model, images, labels, mean patch
@@ -151,24 +156,44 @@ def corners(
     model: ViT, images: Tensor, labels: Tensor, mean: Tensor
 ) -> dict[str, Tensor]:
     """By variant the loss of each image, whether it's right, and giants."""
-    whole = model.embed(images)
-    positions = model.pos_embed[0, 1:]
-    found = {}
-    for name, (change, rows) in VARIANTS.items():
-        tokens = model.blocks(change(Tokens(whole, positions, mean)))
-        logits = model.forward_head(model.norm(tokens))
-        loss = F.cross_entropy(logits, labels, reduction="none")
-        norms = tokens.norm(dim=-1)
-        giant = norms > TIMES * norms[:, 1:].median(dim=1, keepdim=True).values
-        found[name] = torch.stack(
-            [
-                loss,
-                (logits.argmax(dim=1) == labels).float(),
-                giant[:, 1:].float().sum(dim=1),
-                giant[:, rows].float().sum(dim=1),
-            ],
-            dim=1,
-        )
+    tokens = Tokens(model.embed(images), model.pos_embed[0, 1:], mean)
+    return {
+        name: answered(model, change(tokens), labels, rows)
+        for name, (change, rows) in VARIANTS.items()
+    }
+
+
+def answered(
+    model: ViT, tokens: Tensor, labels: Tensor, rows: list[int]
+) -> Tensor:
+    """Loss, whether it's right, giants, and those in `rows`: (b, 4)."""
+    tokens = model.blocks(tokens)
+    logits = model.forward_head(model.norm(tokens))
+    loss = F.cross_entropy(logits, labels, reduction="none")
+    norms = tokens.norm(dim=-1)
+    giant = norms > TIMES * norms[:, 1:].median(dim=1, keepdim=True).values
+    return torch.stack(
+        [
+            loss,
+            (logits.argmax(dim=1) == labels).float(),
+            giant[:, 1:].float().sum(dim=1),
+            giant[:, rows].float().sum(dim=1),
+        ],
+        dim=1,
+    )
+
+
+@torch.no_grad()
+def neurons(
+    model: ViT, images: Tensor, labels: Tensor, mean: Tensor
+) -> dict[str, Tensor]:
+    """The same as `corners`, with one neuron of block 8's MLP silent."""
+    tokens = model.embed(images)
+    found = {"as it is": answered(model, tokens, labels, AT_CORNERS)}
+    for name, neuron in NEURONS.items():
+        silent = copy.deepcopy(model)
+        silent.blocks[7].mlp.fc2.weight[:, neuron] = 0
+        found[name] = answered(silent, tokens, labels, AT_CORNERS)
     return found
 
 
@@ -253,6 +278,7 @@ def looks(
 PARTS: dict[str, Part] = {
     "looks": looks,
     "corners": corners,
+    "neurons": neurons,
     "removal": removal(orders),
     "inside": removal(orders_inside),
 }
@@ -425,7 +451,7 @@ def main() -> None:
         for name in ("inside-photographs", "inside-rollout", "inside-maps"):
             recorded |= results.read(name)["metrics"]
     found: dict[str, dict] = {}
-    summaries = {"looks": distances, "corners": table}
+    summaries = {"looks": distances, "corners": table, "neurons": table}
     summaries |= {"removal": curves, "inside": curves}
     for part, summary in summaries.items():
         if part not in options.parts:

@@ -128,9 +128,13 @@ def measure(name: str, runs: Path, data: Dataset) -> dict[str, Any]:
 
 
 def crosses(metrics: dict[str, dict[str, Any]]) -> str:
-    """The range over all trainings."""
-    found = [x for each in metrics.values() for x in each["cross_per_seed"]]
-    return f"{min(found):.2f} to {max(found):.2f} of a cosine"
+    """The mean of each setting, with its standard error."""
+    seeds = [each["cross_per_seed"] for each in metrics.values()]
+    found = [
+        f"{statistics.mean(x):.3f} ± {statistics.stdev(x) / len(x) ** 0.5:.3f}"
+        for x in seeds
+    ]
+    return f"{', '.join(found)} of a cosine (ViT-Ti/16: 0.53)"
 
 
 def main() -> None:

@@ -21,6 +21,12 @@ learn from 1,000, 100 and 5,000 labelled pictures, in three times as many steps,
 each at its best rate for 1,000; beside them a linear probe on the pixels, and
 what a classifier of whole digits reads in completed ones. It goes to
 `vitedu/results/unlabelled-labels.json`.
+
+    VITEDU_DATA=... python benchmarks/unlabelled.py equal
+
+From scratch again with 1,000 labels, for as many multiply-adds as `mae-mnist`
+and three times as many steps of fine-tuning take together, the rate chosen for
+it. It goes to `vitedu/results/unlabelled-equal.json`.
 """
 
 import json
@@ -34,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kept import climb
 from recorded import result_fields
 from torch import Tensor
 
@@ -464,6 +471,54 @@ def write_digits(
     )
 
 
+def for_as_much(data: tuple[Pictures, Pictures, Pictures]) -> None:
+    """From scratch for what pretraining and fine-tuning cost together."""
+    pool, chosen_by, test = data
+    pretraining = recipe("mae-mnist", "cpu")
+    work = (
+        budget.macs(pretraining.model)
+        * pretraining.batch_size
+        * pretraining.steps
+    )
+    steps = LONGER + round(work / budget.macs(MNIST) / BATCH)
+
+    def run(lr: float, seed: int) -> Any:
+        """Right on test pictures, on its own, and on those to choose by."""
+        model = fit(
+            tuning(lr, seed, steps),
+            model=network("scratch", seed),
+            train=labelled(pool, seed),
+            test=test,
+            progress=False,
+        ).model
+        parts = {"train": labelled(pool, seed), "choose": chosen_by}
+        return {
+            name: accuracy(model, part, batch_size=500).accuracy
+            for name, part in (parts | {"test": test}).items()
+        }
+
+    def at(lr: float, seed: int) -> Any:
+        return kept(f"equal/{lr:g}-{seed}", partial(run, lr, seed))["found"]
+
+    by_rate = climb(lambda lr: at(lr, 0), MORE_RATES, lambda x: x["choose"])
+    lr = max(by_rate, key=lambda lr: by_rate[lr]["choose"])
+    runs = [at(lr, seed) for seed in SEEDS]
+    own = [each["train"] for each in runs]
+    found = metric([x["test"] for x in runs], train_per_seed=own, lr=lr)
+    files = [json.loads(x.read_text()) for x in KEPT.glob("equal/*.json")]
+    chosen = {f"{lr:g}": x["choose"] for lr, x in sorted(by_rate.items())}
+    write_digits(
+        "equal",
+        sum(each["seconds"] for each in files),
+        {
+            "tuning": tuning(lr, 0, steps).to_json(),
+            "held_out_by_rate": chosen,
+        },
+        {"tuned/scratch, equal": found},
+        "as many multiply-adds as mae-mnist and 450 steps of fine-tuning",
+    )
+
+
 ASKED = ("small", "pixels")
 
 
@@ -531,7 +586,11 @@ def main() -> None:
     """Measure what isn't there yet of the starts that are named, or of all."""
     torch.set_num_threads(1)
     data = digits()
-    more = {"labels": with_more_labels, "targets": with_targets}
+    more = {
+        "labels": with_more_labels,
+        "targets": with_targets,
+        "equal": for_as_much,
+    }
     if sys.argv[1:] in [[name] for name in more]:
         more[sys.argv[1]](data)
         return

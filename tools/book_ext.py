@@ -65,7 +65,10 @@ UNWRITTEN = re.compile(r'<a [^>]*href="unwritten:[^>]*>(.*?)</a>')
 STATIC = Path(__file__).with_name("static")
 DESCRIPTION = 200  # characters of a page's description
 # Their first mention on a page is rarely the one that the glossary explains.
-EVERYDAY = {"head", "hybrid", "key", "query", "step", "transfer", "value"}
+EVERYDAY = {
+    *("head", "hybrid", "key", "query"),
+    *("shortcut", "step", "transfer", "value"),
+}
 # Pages of lists, where words aren't explained.
 LISTS = ("glossary", "api", "bibliography", "ledger")
 # Where a word means itself, or is a link already.
@@ -244,8 +247,8 @@ class Glossary:
         for found in pattern.finditer(words):
             term = terms[found.lastindex - 1]
             spelled, place, definition = self.entries[term]
-            # MAC is a term, a Mac isn't
-            exact = sum(map(str.isupper, spelled)) > 1
+            # MAC is a term, a Mac isn't; nor are `transformers`, the library
+            exact = spelled != spelled.lower()
             if term in seen or (exact and not found[0].startswith(spelled)):
                 continue
             seen.add(term)

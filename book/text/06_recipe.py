@@ -105,7 +105,7 @@ def watch(model, run):
 
 
 # %% [markdown]
-# `watch`, folded away, trains and notes two accuracies: on the pictures it learned from,
+# `watch`, in a hidden cell, trains and notes two accuracies: on the pictures it learned from,
 # and on the others. We give it twenty epochs.
 
 # %% tags=["nbval-ignore-output"]
@@ -131,8 +131,9 @@ figures.show(*recipe.parting({"": seen}))
 # Suppose you add an ingredient and get one point more. A different seed might have done
 # that, too. So first ask how far apart twins are: runs that differ only in the seed.
 #
-# Here's a record of many variants, three seeds each, trained by the package on these
-# pictures. One variant is the tutorial, so you've just trained a fourth twin:
+# We measured many variants beforehand, three seeds each, trained by the package on these
+# pictures (we call that file the *record*). One variant is the tutorial, so you've just
+# trained a fourth twin:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 record = results.read("cifar-switches")
@@ -150,7 +151,8 @@ print("learned from ", spelled(metrics["tutorial"]["train_per_seed"]))
 # %% [markdown]
 # **Take a pencil:** what's the mean of the first line, and how far from it is each of the
 # three? Square the differences, add them, divide by 2 (one less than the number of seeds),
-# and take the root. That's the *spread*. Over $\sqrt 3$, it's chapter 5's standard error.
+# and take the root. That's the *spread*. Divide it by $\sqrt 3$, and you have chapter 5's
+# standard error.
 
 # %% tags=["nbval-ignore-output"]
 seeds = metrics["tutorial"]["per_seed"]
@@ -159,18 +161,9 @@ spread = math.sqrt(sum((seed - mean) ** 2 for seed in seeds) / 2)
 print(f"mean {mean:.1f}, spread {spread:.1f}, error {spread / 3**0.5:.1f}")
 
 # %% [markdown]
-# But can three runs tell you their own spread? Draw three random numbers whose true
-# spread is 1, ten times over:
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-three = np.random.default_rng(0).normal(0, 1, (10, 3))
-print("true spread 1, measured from three numbers:")
-print(spelled(sorted(three.std(axis=1, ddof=1))))
-
-# %% [markdown]
-# With three seeds, a spread usually looks too small, and sometimes several times too
-# small. So pool *all* variants, as if they scattered alike: the root of the mean of their
-# squared spreads.
+# With three seeds, a spread usually looks too small, and sometimes [several times too
+# small](#Three-numbers-and-their-spread). So pretend that all the variants of the record
+# scatter alike, and pool them: take the mean of their squared spreads, and then the root.
 
 # %% tags=["nbval-ignore-output"]
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
@@ -181,8 +174,9 @@ print(f"two errors of a difference: {2 * math.sqrt(2) * error:.1f}")
 
 
 # %% [markdown]
-# Closer than that, the difference of two means isn't even a hint by chapter 5's rule. And
-# among a dozen differences, one may well pass two errors by luck.
+# Chapter 5's rule: under two errors a difference is nothing, from two it's a hint, from three a
+# result. So less than 1.3 points isn't even a hint. (And among a dozen differences, one may
+# well pass two errors by luck.)
 #
 # ## More pictures from the same pictures
 #
@@ -251,7 +245,7 @@ for name, words in (
 
 # %% [markdown]
 # The held-out pictures gain about three points, and by our rule that's a result. But the
-# other number has fallen by half! The gap is nearly closed, and it closed *from above*:
+# other number has fallen by nearly half! The gap is nearly closed, and it closed *from above*:
 # the network now knows its own pictures little better than strangers.
 #
 # So there are two ways to be bad. With a wide gap, a network knows its pictures by heart.
@@ -300,7 +294,7 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 # \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
 #
 # In the code $\lambda$ is `share`, and each picture's partner is its neighbour in the
-# batch. `draw` sees to it that a picture keeps the larger share of itself.
+# batch. `draw` makes sure that each picture keeps at least half of itself.
 
 
 # %%
@@ -446,39 +440,20 @@ for mine, package in zip(ours, theirs, strict=True):
 print("checked: the same two groups as the package's")
 
 # %% [markdown]
-# If nothing else moves a weight, each step multiplies it by $1 - \eta\,\delta$. With a
-# cosine the mean rate is half the highest, so after $T$ steps about
-# $e^{-\eta\,\delta\,T/2}$ is left.
-
-# %% [markdown] tags=["predict"]
-# Take a pencil: the recipe has $\eta = 0.001$, $\delta = 0.05$ and about 1,600 steps. For a
-# small $z$, $e^{-z}$ is about $1 - z$. **How much is left of a weight after the short run,
-# if nothing else moves it?** (In percent.) And after a long one, 300 epochs of all 50,000
-# pictures?
-
-# %%
-for name, steps, rate, decay in (
-    ("our short run", 1_580, 0.001, 0.05),
-    ("300 epochs, batches of 512", 29_400, 0.001, 0.05),
-    ("rate and decay doubled", 29_400, 0.002, 0.1),
-):
-    left = math.exp(-rate * decay * steps / 2)
-    print(f"{name:27} {left:.0%} is left")
-
-# %% [markdown]
-# So in our short runs decay has next to no time to act, and you know it without a run.
+# How much can such a decay do in a run as short as ours? [Next to nothing](#What-decay-leaves):
+# about 96% of each weight is left at the end, if nothing else moves it.
 #
 # ## One switch at a time
 #
 # Now the record. *The recipe* is shifts and mirrors, AdamW with your decay groups, chapter
-# 5's warm-up and cosine, and [a few things more](#The-record-in-numbers). Each variant
-# leaves one of them out ("no …") or puts something in ("+ …"). Six of these you haven't
-# met:
+# 5's warm-up and cosine, label smoothing, averaging, and [four small
+# things](#The-record-in-numbers). Each variant leaves one of them out (no …) or puts something
+# in (+ …). Six of these you haven't met:
 #
 # | ingredient | what it does |
 # |---|---|
 # | [label smoothing](https://arxiv.org/abs/1512.00567) | spreads a tenth of each label over all classes |
-# | [averaging](https://doi.org/10.1137/0330046) | tests a running mean of the weights |
+# | [averaging](https://doi.org/10.1137/0330046) | keeps a running mean of the weights, and judges that |
 # | [cutmix](https://arxiv.org/abs/1905.04899) | pastes a piece of the partner |
 # | [RandAugment](https://arxiv.org/abs/1909.13719) | distorts pictures, say by a rotation |
 # | [stochastic depth](https://arxiv.org/abs/1603.09382) | skips parts of blocks at random |
@@ -519,62 +494,30 @@ rows.sort(key=lambda each: -each.mean)
 figures.show(*recipe.switches(rows, error, "the recipe"))
 
 # %% [markdown]
-# Small dots are seeds, the large one is their mean, the bar its error. Inside the grey
-# band, a row is less than two errors away from the recipe. Blue rows change the pictures,
-# red the labels, grey the steps, orange the network.
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-VERDICTS = ("no result", "a hint", "a result")
-
-
-def judged(words, gain):
-    """A line of the table: a difference of two means, in points and errors."""
-    ratio = gain / (math.sqrt(2) * error)
-    verdict = VERDICTS[(abs(ratio) >= 2) + (abs(ratio) >= 3)]
-    return f"{words:32}{gain:+7.1f}{ratio:+11.1f}   {verdict}"
-
-
-whole, bare, plain = (
-    metrics[name]["value"] for name in ("recipe", "no augmentation", "tutorial")
-)
-print(f"{'against the recipe':32} points    ÷ error")
-for each in rows:
-    if each.words != "the recipe":
-        print(judged(each.words, each.mean - whole))
-print(f"\n{'against the tutorial':32} points    ÷ error")
-print(judged("no shifts and mirrors", bare - plain))
-
-# %% [markdown]
+# Small dots are seeds, the large one above them is their mean, the bar its error. Inside the
+# grey band, a row is less than two errors away from the recipe. Blue rows change the pictures
+# or how they're cut, red the labels, grey the steps, orange the network. ([In
+# numbers](#The-record-in-numbers))
+#
 # Smaller patches bring the most, for four times the work. Mixup costs three points, mixup
-# with cutmix nearly four, and RandAugment far more. They bring variety to a network that
+# with cutmix nearly four, and RandAugment eleven. All three bring variety to a network that
 # hardly knows its own pictures, so that fits the guess.
 #
-# Now count the rows that say *no result*, though each ingredient has a good paper behind
-# it. Decay is among them, as your pencil said. Then look at the last line: without shifts
-# and mirrors, all the rest together still beats the tutorial. So "no result" doesn't mean
-# "no effect". It means that three seeds can't see it. For half a point you'd need [many
-# more](#The-price-of-half-a-point).
+# Now count the rows in the band, though each ingredient has a good paper behind it. Decay is
+# among them. But "nothing" doesn't mean "no effect": without shifts and mirrors, all the rest
+# together still beats the tutorial by two points. It means that three seeds can't see it. For
+# half a point you'd need [many more](#The-price-of-half-a-point).
 #
 # ## Which ingredients need a long run?
 #
-# Mixing cost nearly four points, but in a short run. With four times the epochs it [cost
-# nothing](#Four-times-the-epochs), and on ImageNet RandAugment and mixup [pay more the
-# longer you train](#What-time-buys-on-ImageNet). So which of our ingredients turns from
-# harmful to needed?
-#
-# We went to all 45,000 pictures, with patches of 4, and put in or left out one thing at a
-# time. Runs of 8 epochs were whole. Runs of 24 had done 12 (RandAugment's 11) when our
-# time on the GPU was up, so we judged them as they stood. Each is a single run. Three
-# seeds of the recipe, judged after 12 epochs, say how far apart twins are. What's within
-# two errors is called nothing.
+# All these runs were short. With four times the epochs, mixing [cost
+# nothing](#Four-times-the-epochs), and on ImageNet it [pays more the longer you
+# train](#What-time-buys-on-ImageNet). So we went to all 45,000 pictures, with patches of 4, and
+# put in or left out one thing at a time, a single run each. In 8 epochs, not one of six
+# ingredients brought anything that twins couldn't explain, not even shifts and mirrors.
 
 # %% [markdown] tags=["predict"]
-# **Which of these is the first to be needed?**
-#
-# * mixup with cutmix
-# * shifts and mirrors
-# * RandAugment
-# * weight decay
+# Now let the run last 24 epochs. **How many points do shifts and mirrors bring?**
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 INGREDIENTS = {
@@ -585,13 +528,31 @@ INGREDIENTS = {
     "weight decay": ("no weight decay", recipe.STEPS),
     "averaging": ("no average of the weights", recipe.STEPS),
 }
+full = results.read("cifar-full")
+ended = full["metrics"]
+print(f"{'after 24 epochs':24} held out  learned from  against the recipe")
+for switch in ("recipe", *(each for each, _ in INGREDIENTS.values())):
+    run = ended.get(f"{switch}, 24 epochs, seed 0")
+    if run:
+        gain = run["value"] - ended["recipe, 24 epochs, seed 0"]["value"]
+        print(
+            f"{WORDS[switch][0]:24}{run['value']:9.1f}{run['train']:14.1f}"
+            f"{f'{gain:+.1f}' if gain else '':>20}"
+        )
+
+# %% [markdown]
+# Eleven! Eight epochs are perhaps too few to learn 45,000 pictures by heart, but 24 aren't:
+# without shifts and mirrors, the network ends with nearly all of its own pictures and a gap of
+# 35 points. So that's the ingredient that turned, from useless to needed, and it turned as the
+# gap opened. Here's each of the six after 8 epochs, and half-way through 24:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
 halfway = results.read("cifar-halfway")
 every = halfway["metrics"]
 twins = [every[f"recipe, 40 epochs, seed {seed}"]["value"] for seed in range(3)]
 band = 2 * math.sqrt(2) * statistics.stdev(twins)  # of two single runs
 
 
-# %% tags=["nbval-ignore-output", "hide-input"]
 def brings(switch, epochs):
     """Points that an ingredient brings, put in ("with") or left out ("no")."""
     with_it, without = (
@@ -611,41 +572,14 @@ figures.show(
     *recipe.turning(points, kinds, ("8 epochs", "12 of 24 epochs"), band)
 )
 
-# %% tags=["nbval-ignore-output", "hide-input"]
-print(f"{'points that it brings':24} 8 epochs   12 of 24   gap then")
-for name, (switch, _) in INGREDIENTS.items():
-    run = every[f"{switch}, 24 epochs, seed 0"]
-    said = [f"{x:+.1f}" if abs(x) > band else "nothing" for x in points[name]]
-    print(
-        f"{name:24}{said[0]:>9}  {said[1]:>9}"
-        f"{run['train'] - run['value']:11.0f}"
-    )
-run = every["recipe, 24 epochs, seed 0"]
-print(f"{'(the recipe itself)':44}{run['train'] - run['value']:11.0f}")
-full = results.read("cifar-full")
-ended = full["metrics"]
-for name, (switch, _) in INGREDIENTS.items():
-    pair = [ended.get(f"{x}, 24 epochs, seed 0") for x in (switch, "recipe")]
-    if all(pair):
-        gain = pair[0]["value"] - pair[1]["value"]
-        gain = -gain if switch.startswith("no ") else gain
-        print(f"\n{name}, after all 24 epochs: {gain:+.1f}")
-        for run, words in zip(pair, (WORDS[switch][0], "the recipe")):
-            print(f"{words:24}{run['value']:9.1f} held out", end="")
-            print(f"{run['train']:8.1f} learned from")
-
 # %% [markdown]
-# In eight epochs *nothing* helps, not even shifts and mirrors: perhaps nine times the
-# pictures are too many to learn any by heart. Half-way through 24 epochs, the run without
-# them has opened a gap of 17 points, and now they bring four. Those two runs we finished on a
-# CPU: at the end it's eleven points. The run without shifts and mirrors knows nearly all of
-# its own pictures, and strangers no better than after eight epochs. So that's the ingredient
-# that turned, from useless to needed, and it happened as the gap opened.
+# (The band is two errors: three twins of the recipe, stopped at the same place, say how far
+# apart single runs are. What's inside is nothing, and averaging, just outside, is a hint.)
 #
-# Mixup with cutmix still costs five points half-way, and RandAugment fifteen. The recipe's
-# own gap is only two points there, so they bring variety to a network that has no use for it
-# yet. Our guess stands, as far as we could look. Whether *these two* would turn in a longer
-# run, we don't know.
+# And those that did harm? Mixup with cutmix still costs points after 24 epochs, if fewer than
+# half-way, and RandAugment costs fifteen where we could look. The recipe's own gap is only five
+# points at the end, so they bring variety to a network that has little use for it yet. Our
+# guess stands. Whether *these two* turn in a still longer run, we don't know.
 #
 # ## Your recipe
 #
@@ -708,31 +642,8 @@ print(f"its error by the pictures {point * math.sqrt(gained + lost):.1f}")
 print(f"its error by the seeds    {math.sqrt(2) * spread:.1f}")
 
 # %% [markdown]
-# By the pictures it's a result; by the seeds it's about three errors, on the edge. ([Was
-# your first run an ordinary twin?](#Your-run-among-its-twins))
-#
-# And what do your two networks say about the ten pictures from the top of the page? Under
-# the true name, the tutorial's answer, then your recipe's:
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-said = {
-    "tutorial": first(x_held[shown]).argmax(dim=-1).tolist(),
-    "recipe": second(x_held[shown]).argmax(dim=-1).tolist(),
-}
-answers = zip(*said.values(), strict=True)
-titles = [
-    "\n".join([name, *(data.class_names[each] for each in pair)])
-    for name, pair in zip(names, answers, strict=True)
-]
-alt = "; ".join(title.replace("\n", ", ") for title in titles)
-alt = f"Ten pictures, each with its name, then two answers: {alt}."
-panels = dict(zip(titles, ten.values(), strict=True))
-figures.show(*photos.pictures(panels, alt, columns=5))
-
-# %% [markdown]
-# In our run the tutorial gets five of them and the better recipe four: ten pictures prove
-# nothing. But look at the mistakes: both take the car for a ship and the horse for a dog,
-# and you see why.
+# By the pictures it's a result; by the seeds it's about three errors, on the edge. (Was your
+# first run [typical of its twins](#Your-run-among-its-twins)?)
 #
 # ## All the pictures
 #
@@ -774,8 +685,8 @@ if not gpu:
 
 # %% [markdown]
 # For the last row above the line, the network with patches of 4 got nine times the
-# pictures and twice the epochs: two hours on one core of a CPU, and by far the largest
-# step on this page.
+# pictures and twice the epochs, so eighteen times the steps: two hours on a CPU, and by far
+# the largest jump on this page. So the recipe, left alone for two hours, gets 77.
 #
 # The rows below the line were judged on the test part, so compare them with each other.
 # The larger ViT and the CNN learned from 5,000 pictures, and the CNN wins: a convolution
@@ -785,15 +696,16 @@ if not gpu:
 # gets 87 of a hundred right. It's thirty times as large as yours, and it saw *all* the
 # pictures, 194 times each, with mixup, cutmix, RandAugment and stochastic depth. On one
 # GPU that took six and a half minutes. So a plain ViT *can* learn small photographs from
-# scratch.
+# scratch. (So large a network, in so long a run, is where mixing should pay. We didn't take it
+# out to see.)
 #
 # The bottom row began with weights that had seen millions of photographs, and then
 # learned from 10,000 pictures. If you have few pictures of your own, do that ([chapter
 # 11](11_transfer.ipynb)).
 #
-# So what did your first run lack? A better loop brought five points, four times the work
-# seven more, and more pictures, with twice the time, another 27. (We haven't measured what
-# the tutorial's loop makes of 45,000 pictures.)
+# So what did your first run lack? A better loop brought five points, and four times the work
+# seven more. Nine times the pictures, with eighteen times the steps, brought another 27. How
+# much of that is the pictures and how much the time, no run on this page tells apart.
 #
 # ## What to take with you
 #
@@ -802,7 +714,8 @@ if not gpu:
 # 2. Before you compare recipes, find out how far apart twins are: change one switch, take
 #    three seeds, and pool the spread of all your runs.
 # 3. Judge an ingredient in a run as long as yours: what harms a short one may cost nothing
-#    in a long one. And nothing beats more pictures, or weights that have seen them.
+#    in a long one, and what's useless there may be needed. The largest steps come with more
+#    pictures and the time to learn them, or with weights that have seen them.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -811,7 +724,7 @@ if not gpu:
 # 2. Why can't three seeds tell you their own spread?
 # 3. Why must the labels be mixed with the same share as the pictures?
 # 4. What does `weight_decay=0.3` do in `Adam`, and what in `AdamW`?
-# 5. How could you know without a run that decay has little to say in ours?
+# 5. How could you know without a run that decay hardly matters in ours?
 #
 # The pictures are smaller than a thumbnail, and the live runs took minutes. **What is
 # the computer doing all that time?** That's [chapter 7](07_speed.ipynb), on numbers and
@@ -868,6 +781,54 @@ for name, found in sorted(metrics.items(), key=lambda each: -each[1]["value"]):
         f"{words:34}{found['value']:5.1f}{learned:10.1f}"
         f"{found['epochs']:9}{work:7.1f}"
     )
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+VERDICTS = ("no result", "a hint", "a result")
+
+
+def judged(words, gain):
+    """A line of the table: a difference of two means, in points and errors."""
+    ratio = gain / (math.sqrt(2) * error)
+    verdict = VERDICTS[(abs(ratio) >= 2) + (abs(ratio) >= 3)]
+    return f"{words:32}{gain:+7.1f}{ratio:+11.1f}   {verdict}"
+
+
+whole, bare, plain = (
+    metrics[name]["value"] for name in ("recipe", "no augmentation", "tutorial")
+)
+print(f"{'against the recipe':32} points    ÷ error")
+for each in rows:
+    if each.words != "the recipe":
+        print(judged(each.words, each.mean - whole))
+print(f"\n{'against the tutorial':32} points    ÷ error")
+print(judged("no shifts and mirrors", bare - plain))
+
+# %% [markdown]
+# ### Three numbers and their spread
+#
+# Can three runs tell you their own spread? Draw three random numbers whose true spread is 1,
+# ten times over:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+three = np.random.default_rng(0).normal(0, 1, (10, 3))
+print("true spread 1, measured from three numbers:")
+print(spelled(sorted(three.std(axis=1, ddof=1))))
+
+# %% [markdown]
+# ### What decay leaves
+#
+# If nothing else moves a weight, each step multiplies it by $1 - \eta\,\delta$. With a cosine
+# the mean rate is half the highest, so after $T$ steps about $e^{-\eta\,\delta\,T/2}$ is left.
+# The recipe has $\eta = 0.001$ and $\delta = 0.05$:
+
+# %%
+for name, steps, rate, decay in (
+    ("our short run", 1_580, 0.001, 0.05),
+    ("300 epochs, batches of 512", 29_400, 0.001, 0.05),
+    ("rate and decay doubled", 29_400, 0.002, 0.1),
+):
+    left = math.exp(-rate * decay * steps / 2)
+    print(f"{name:27} {left:.0%} is left")
 
 # %% [markdown]
 # ### Your run among its twins
@@ -1065,7 +1026,7 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 # the wrong part is usually small, so the network learns all the same. When we tried it
 # for a few epochs, it was behind correct mixup by less than twins differ, so no curve will
 # tell you about this mistake. A comparison with somebody else's mixup on the same
-# draw, as in the folded check above, will.
+# draw, as in the hidden check above, will.
 #
 # </details>
 #

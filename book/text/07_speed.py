@@ -43,11 +43,11 @@ figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
 # Still 2048. Every square is a bit, and the one that makes it 2049 would be the seventeenth.
-# And yet nearly all large networks are trained with such numbers, because
-# they take half the memory and, on the right chip, a fraction of the time. Let's try it
-# on the network of [chapter 5](05_mnist.ipynb): four steps on handwritten digits, first
-# with everything in the usual `float32`, then with everything in `float16`. (`learn`, in a
-# hidden cell, trains it with any step you give, and returns it with all losses.)
+# And yet nearly all large networks are trained with such numbers, because they take half the
+# memory and, on the right chip, a fraction of the time. Let's try it on the network of [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits,
+# once with everything in the usual `float32`, and once with everything in `float16`.
+# (`learn`, in a hidden cell, trains the network with any step you give it, and returns the
+# network and all losses.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -116,14 +116,15 @@ for dtype in (torch.float32, torch.float16):
 #
 # **What do numbers lose when they have only sixteen bits, how do you train with them all
 # the same, and what do you get for it?** By the end you'll know what killed that run, your
-# step will need about 40% less memory, and you'll see a ViT train nine times as fast.
+# step will need about 40% less memory, and you'll have seen a ViT get through nine times as
+# many images a second.
 #
 # ## Sixteen bits
 #
 # A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits times a
 # power, but of two. One bit is the sign, some are the exponent $e$, and the
 # remaining $k$ are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth
-# in three formats. The exponent is stored with an offset, so that it needs no sign.
+# in three formats. (The exponent is stored with an offset, so that it needs no sign.)
 
 # %% tags=["hide-input"]
 figures.show(*speed.formats(0.1))
@@ -131,18 +132,20 @@ figures.show(*speed.formats(0.1))
 # %% [markdown]
 # $$ \pm \left( 1 + \frac{m}{2^k} \right) \cdot 2^{e} $$
 #
+# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$, and its fraction says $0.6$ as
+# nearly as $k$ bits can.
+#
 # The fraction decides how *fine* the numbers are: from $1$ to $2$ there are $2^k$ of
 # them, evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The
-# exponent decides how *far* they reach. With sixteen bits you have to choose. `float16` is
-# finer. `bfloat16`, made for neural networks, reaches as far as `float32`.
+# exponent decides how *far* they reach. With sixteen bits you have to choose: `float16` is
+# finer, and `bfloat16`, made for neural networks, reaches as far as `float32`.
 #
 # **Take a pencil,** and a toy format with two bits of fraction, $k = 2$. Which numbers are
 # there from $1$ up to $2$? Which from $4$ up to $8$? A result is rounded to the nearest
 # number, and in a tie to the one whose last bit is $0$. What's $4 + 0.4$?
 #
 # While you think, here are the real formats: the largest number, the smallest one above
-# zero, and the step from $1$ to the next number. (The very smallest numbers do without
-# the leading $1$, and have fewer bits left.)
+# zero, and the step from $1$ to the next number.
 
 # %%
 FORMATS = {
@@ -162,8 +165,8 @@ for name, dtype in FORMATS.items():
 #
 # ## Three ways to lose a number
 #
-# **One: the vanishing step.** A weight of $1$ gets $0.0001$ added to it, a thousand times
-# over. That's what a small learning rate does.
+# **One: a small step.** A weight of $1$ gets $0.0001$ added to it, a thousand times over.
+# That's what a small learning rate does.
 #
 # **Where does the weight end in bfloat16?**
 
@@ -175,10 +178,10 @@ for name, dtype in FORMATS.items():
     print(f"{name:9} {w:.4f}")
 
 # %% [markdown]
-# In sixteen bits it hasn't moved: each step is less than half the distance to the next
-# number, so each sum is rounded back.
+# In sixteen bits it hasn't moved. Each step is less than half the distance to the next
+# number, so each sum is rounded back, a thousand times.
 #
-# **Two: the number is too large.** `float16` ends at 65,504. That sounds roomy, but
+# **Two: a number too large.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's 1,000 logits for a cup of
 # coffee, by the formula, in `float16`:
 
@@ -201,11 +204,11 @@ print(f"its probability {softmax.max()}")
 # (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change the
 # result.)
 #
-# **Three: the number is too small to exist.** Now you can solve the case from the top of
+# **Three: a number too small to exist.** Now you can solve the case from the top of
 # the page. Adam divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a
-# weight's squared gradients, and $\epsilon = 10^{-8}$ avoids a division by zero. And in
-# the first step, every gradient below the head is zero, because the head itself is still
-# all zeros.
+# weight's squared gradients, and $\epsilon = 10^{-8}$ is there to prevent a division by
+# zero. And in the first step every gradient below the head *is* zero, because the head
+# itself is still all zeros.
 
 # %%
 epsilon = torch.tensor(1e-8, dtype=torch.float16)
@@ -227,8 +230,8 @@ assert epsilon == 0 and logits.half().softmax(dim=-1).isfinite().all()
 print("checked: a step that vanishes, a power too large, an epsilon of 0")
 
 # %% [markdown]
-# The safeguard itself was rounded to zero. (A larger one only [helps a
-# little](#A-larger-epsilon).)
+# The safeguard itself was rounded to zero. (Would a larger one have saved the run? [Yes, but
+# it's no cure](#A-larger-epsilon).)
 #
 # ## Let each number have what it needs
 #
@@ -257,17 +260,18 @@ assert dtypes == [short, usual, short, usual]
 print("checked: a product in float16, the loss in float32")
 
 # %% [markdown] tags=["predict"]
-# Both factors of a product are rounded to sixteen bits on the way in. A norm keeps the
-# format of what it gets, and the loss is always computed in `float32`. (On a GPU, norms and
-# softmax are, too: [the whole list](https://docs.pytorch.org/docs/stable/amp.html).)
+# A product rounds both factors to sixteen bits on the way in, and the loss is always computed
+# in `float32`. A processor's `autocast` leaves norms alone, so they keep the format they're
+# given. On a GPU, [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html) are in
+# `float32`, too.
 #
 # On the way back, the gradients of such products have sixteen bits as well. Do they fit?
 # The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
 # and ViT's authors pretrain with batches of 4,096.
 #
-# A hidden cell collects real gradients, at the output of each linear layer of ViT-Ti/16,
-# for four photographs, and divides them by 4,096. The labels are the network's own
-# answers, so it counts as right about all four.
+# A hidden cell collects real gradients for four photographs, at the output of each linear
+# layer of ViT-Ti/16, and divides them by 4,096. Late in training a network is right about
+# most pictures, so we take its own answers as the labels: it's right about all four.
 #
 # **What share of them is too small for float16?**
 #
@@ -307,16 +311,18 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost, and nearly all of the rest are in the pale strip,
-# where numbers have fewer bits. (Had the network been wrong, a third.) And the dark
-# strip, where `float16` has all its bits, is empty! So let's move the gradients there.
-# Derivatives are linear: multiply the loss by some $s$, and the gradient of every weight
-# $w$ is multiplied by $s$:
+# More than half of them would be lost. Nearly all of the rest are in the pale strip, where
+# numbers do without the leading $1$ and have fewer bits. And the dark strip, where `float16`
+# has all its bits, is empty! So let's move the gradients there. Derivatives are linear:
+# multiply the loss by some $s$, and the gradient of every weight $w$ is multiplied by $s$:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
 # You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by
-# $s$ again. Here's such a step; what's orange is in sixteen bits.
+# $s$ again. (With the second-best answers as labels, a third would be lost instead. The
+# better the network gets, the more it needs that $s$, with a batch of 64 as well.)
+#
+# Here's such a step; what's orange is in sixteen bits, everything else in `float32`.
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -325,10 +331,8 @@ figures.show(*speed.mixed_step())
 # %% [markdown]
 # The best $s$ is as large as possible without overflow, and that changes during training.
 # A *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the
-# step and halves $s$. After some good steps, its *patience*, it doubles $s$.
-#
-# With `bfloat16` and its reach, you don't need one. But older GPUs multiply fast only in
-# `float16`, so here it is:
+# step and halves $s$. After some good steps, its *patience*, it doubles $s$. (`bfloat16`
+# reaches far enough to do without. But older GPUs multiply fast only in `float16`.)
 
 
 # %%
@@ -356,8 +360,7 @@ class LossScaler:
 
 
 # %% [markdown]
-# Multiplying by a power of two leaves the fraction alone, so nothing is rounded. Now the
-# step from the figure. Ignore `shrink` for a moment:
+# And the step from the figure. (`shrink` is 1, except in the experiment below.)
 
 
 # %%
@@ -397,10 +400,10 @@ assert len(set(history)) > 3 and mine.isfinite().all()
 print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
-# Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Does it
-# rescue a run? Our small network has large gradients, so for once we make them small:
-# `shrink` divides the loss by 65,536. (And Adam's $\epsilon$ with it, so that only the
-# format makes a difference.)
+# Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Can it
+# rescue a run? We need one whose gradients are too small, and our little network's aren't.
+# So the experiment is rigged: we divide the loss by 65,536, and Adam's $\epsilon$ by the same
+# number, so that only the format makes a difference.
 
 # %% tags=["nbval-ignore-output"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -428,16 +431,15 @@ figures.show(*speed.rescue(losses, scales))
 
 # %% [markdown]
 # Without scaling, the loss stays at about $\ln 10$. There's no error and no NaN: it just
-# doesn't learn. With your scaler, which begins at $1$, the run falls behind while the
-# scale is small, and catches up. Then the scale hits the ceiling: a doubling, an
-# overflow, a skipped step, a halving. With a patience of four, that costs one step in
-# five, so PyTorch's scaler waits 2,000.
+# doesn't learn. With your scaler, which begins at $1$ here, the run falls behind while the
+# scale is small, and then catches up. (That it ends a little *below* `float32` is luck.) At
+# last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With
+# a patience of four, that costs one step in five, so PyTorch's scaler waits 2,000.
 #
 # ## Does it still learn?
 #
-# That run was made to fail. What does an ordinary one lose? We train on MNIST in each
-# format, three seeds each and always with your scaler, and judge on digits that were held
-# out.
+# What does an ordinary run lose? Two epochs on half of MNIST in each format, three seeds
+# each and always with your scaler, judged on digits that were held out:
 
 # %% tags=["nbval-ignore-output"]
 right = {}
@@ -461,11 +463,8 @@ for name, percents in right.items():
     print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
 
 # %% [markdown]
-# ± is the standard error of the mean. The last column compares runs of the same seed.
-#
-# Both gaps are more than three errors. But three pairs hardly know their own error
-# ([chapter 6](06_recipe.ipynb)), and on another processor the same seeds gave other gaps.
-# So don't call it a result. All you can say is that neither format costs a whole point.
+# Neither format costs a whole point. (Don't believe the gaps themselves: three pairs of runs
+# hardly know their own ±, and on another processor the same seeds gave other gaps.)
 #
 # And do the weights really need `float32`? Take the network we've just trained, and swap
 # black and white in the digits. It has to learn again, with a learning rate of $0.0001$:
@@ -482,16 +481,16 @@ for name in ("float32", "bfloat16"):
 
 # %% [markdown]
 # (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
-# the vanishing step again: in `bfloat16` the larger weights can't move. And again,
-# there's no error.
+# the small step again: in `bfloat16` the larger weights can't move. And again, there's no
+# error.
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
-# So sixteen bits cost you next to nothing, if you let each number have what it needs.
-# What do you get for it? Memory first. The weights, their gradients and Adam's two means
-# are still in `float32`. But the backward pass needs what the forward pass computed, such
-# as the inputs of each product: the *activations*.
+# So sixteen bits cost little, if you let each number have what it needs. What do you get
+# for it? Memory first. The weights, their gradients and Adam's two means are still in
+# `float32`. But the backward pass needs what the forward pass computed, such as the inputs
+# of each product: the *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -522,42 +521,19 @@ bars = {
 figures.show(*speed.memory(bars))
 
 # %% [markdown]
-# One photograph takes more than all the weights, and the three bars show two savings. The
-# first has nothing to do with bits: your `attention` from [chapter 2](02_attention.ipynb)
-# keeps the attention maps. PyTorch's `scaled_dot_product_attention`, a *fused* kernel,
-# computes the map piece by piece, throws each piece away, and computes it again in the
-# backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
+# In `float32`, one photograph takes more than all the weights! And the three bars show two
+# savings. The first has nothing to do with bits: your `attention` from [chapter
+# 2](02_attention.ipynb) keeps the attention maps. PyTorch's `scaled_dot_product_attention`,
+# a *fused* kernel, computes the map piece by piece, throws each piece away, and computes it
+# again in the backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
 #
 # The second saving is `bfloat16`, one line, and it's about 40%. Why not half? Adding a
 # `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
-# `float32`, and so do the inputs that the norms save for the backward pass.
+# `float32`, and so do the inputs that the norms save for the backward pass. (The image even
+# grows a little: it's kept once more, in `bfloat16`.)
 #
-# `vitedu.budget` counts all this without running anything. For a batch of 64, in MB:
-
-# %%
-config = vit_config("ViT-Ti/16")
-whole, mixed = (
-    budget.memory(config, batch_size=64, autocast=dtype)
-    for dtype in (None, torch.bfloat16)
-)
-print(f"{'':12} float32   mixed")
-for what in whole._fields:
-    before, after = (getattr(each, what) / 1e6 for each in (whole, mixed))
-    print(f"{what:12} {before:7.0f} {after:7.0f}")
-
-# %% tags=["nbval-check-output", "hide-cell"]
-for dtype in (None, torch.bfloat16):
-    held = budget.memory(config, batch_size=1, autocast=dtype)
-    measured = sum(per_image(fused, dtype).values())
-    assert round(measured * 1e6) == held.activations
-whole, mixed = (sum(bars[each].values()) for each in (*bars,)[::2])
-one_line = mixed / sum(bars["fused,\nfloat32"].values())
-assert 0.48 < mixed / whole < 0.52 and 0.55 < one_line < 0.65
-print("checked: what's kept is what budget says, to the byte")
-
-# %% [markdown]
-# (*Casts* are copies of the weights in sixteen bits.) The activations are nearly
-# everything, so keeping the weights in `float32` costs next to nothing.
+# In a batch of 64 the activations are nearly everything, 1.9 of 2.0 GB. So keeping the weights
+# in `float32` costs [next to nothing](#Memory,-counted).
 #
 # ## What is the chip waiting for?
 #
@@ -565,11 +541,8 @@ print("checked: what's kept is what budget says, to the byte")
 # *arithmetic*. It may be waiting for its *memory* to deliver numbers, or for *Python* to
 # say what's next.
 #
-# ### Arithmetic
-#
 # First find out where the time goes, with a *profile*. Here's one training step of your
-# ViT-Ti/16, in `float32`, by kind of operation. (Measured on one core of a processor; on
-# a GPU, the same cells measure the GPU.)
+# ViT-Ti/16 in `float32`, by kind of operation, on one core of a processor:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -590,39 +563,10 @@ rest = 1 - times["products"] / sum(times.values())
 print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
-
 # %% [markdown]
-#
-# That's the most that faster products can bring here. And how fast are they, in billions
-# of multiplications and additions a second? (The matrices are square, `SIDE` is 512, and
-# `seconds`, folded, takes the median of a few tries.)
-
-
-# %% tags=["hide-input"]
-def seconds(run, *inputs):
-    """The chip's time for one call: the median of a few."""
-    run(*inputs)
-    times = []
-    for _ in range(ROUNDS):
-        begin = speed.now(device)
-        run(*inputs)
-        times.append(speed.now(device) - begin)
-    return max(statistics.median(times), 1e-9)
-
-
-# %% tags=["nbval-ignore-output"]
-rates = {}
-for name, dtype in FORMATS.items():
-    a, b = torch.randn(2, SIDE, SIDE).to(device, dtype)
-    rates[name] = 2 * SIDE**3 / seconds(torch.matmul, a, b)
-    share = rates[name] / rates["float32"]
-    print(f"{name:9} {rates[name] / 1e9:6.1f}  {share:7.1%} of float32")
-
-# %% [markdown]
-# Your numbers will differ, and that's the point. A processor with circuits for a format
-# gets faster. One without has to convert every number and gets *slower*: look at
-# `float16`. GPUs have such circuits. By their data sheets, this many times as fast as
-# `float32`:
+# That's the most that faster products can bring to this step, however fast they get. And
+# how fast do they get? GPUs have circuits for short formats. By their data sheets, this many
+# times as fast as `float32`:
 
 # %% tags=["hide-input"]
 GPUS = {"T4": "fp16", "V100 SXM2": "fp16", "A100": "bf16", "H100": "bf16"}
@@ -632,79 +576,21 @@ for gpu, half in GPUS.items():
     factors = [f"{x} {peak / base:4.1f}" for x, peak in peaks.items() if peak]
     print(f"{gpu:10}", "  ".join(factors))
 
-
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # The T4 and the V100 have circuits for `float16` only, so that's where you need your scaler.
 # With *TF32*, your tensors stay in `float32`, and the GPU rounds each number to ten bits of
 # fraction on its way into a product.
 #
-# ### Memory
-#
-# Why doesn't everything else get faster as well? Adding two tensors needs one addition for
-# every twelve bytes: two numbers in, one out. However fast it adds, the chip then waits for
-# its memory. The *roofline* ([Williams et al. 2009](https://doi.org/10.1145/1498765.1498785))
-# has both limits in one picture. Count how many operations a piece of work does for each byte
-# it moves. With few, its limit is the slope on the left, the memory. With many, it's the flat
-# part, the arithmetic.
-
-
-# %% tags=["hide-input"]
-def operations():
-    """By name: what to run, its operations, and the numbers it moves."""
-    num_rows = 4 * BATCH * 197  # tokens
-    rows = torch.randn(num_rows, 192).to(device)
-    wide, other, spare = torch.randn(3, num_rows, 768).to(device)
-    kernel = torch.randn(768, 192).to(device)
-    gain = torch.ones(192).to(device)
-    q = torch.randn(12 * BATCH, 197, 64).to(device)
-    few, many, pairs = rows.numel(), wide.numel(), len(q) * 197 * 197
-    product = partial(F.linear, rows, kernel)
-    norm = partial(F.layer_norm, rows, (192,), gain, gain)
-    scores = partial(torch.matmul, q, q.mT)
-    moved = few + many + kernel.numel()
-    return {
-        "add": (partial(torch.add, wide, other, out=spare), many, 3 * many),
-        "GELU": (partial(F.gelu, wide), 8 * many, 2 * many),
-        "norm": (norm, 8 * few, 2 * few),
-        "scores": (scores, 128 * pairs, pairs + 2 * q.numel()),
-        "MLP product": (product, 2 * num_rows * 192 * 768, moved),
-        "copy": (partial(spare.copy_, wide), 0, 2 * many),
-    }
-
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-points = []
-for name, (run, count, numbers) in operations().items():
-    spent = seconds(run)
-    work = speed.Work(name, count / (4 * numbers), count / spent / 1e9)
-    points.append(work)
-    bandwidth = 4 * numbers / spent / 1e9  # of the last one, a copy
-square = torch.randn(2 * SIDE, 2 * SIDE).to(device)
-peak = 2 * (2 * SIDE) ** 3 / seconds(torch.matmul, square, square) / 1e9
-figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
-
-# %% [markdown] tags=["predict"]
-# These are parts of a block of ViT-Ti/16, in `float32`; *scores* are the products of queries
-# and keys. Now imagine sixteen bits. Half the bytes move every point to the right. Circuits
-# for the format raise the flat part, and the products with it. Adding is on the slope, so it
-# gains only from fewer bytes. Norm and GELU don't even keep the memory busy.
-#
-# So the faster the products, the more of the time goes into everything else. On a GPU,
-# [most of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the
-# memory, and `torch.compile` can [fuse small ones](#What-torch.compile-does) into one
-# trip.
-#
 # ### One line at a time
 #
-# How far do you get on a real GPU? On an H100 with 80 GB we took a training step of 64
-# images, everything in `float32` and attention as you wrote it, and changed one line
-# after the other. Each line stays for those that follow. (*Fused* AdamW updates all the
-# weights in one go.)
+# What's left of that in a real run? On an H100 with 80 GB we took a training step of 64
+# images, everything in `float32` and attention as you wrote it, and changed one line after
+# the other: TF32, `bfloat16`, fused attention, fused AdamW (which updates all the weights in
+# one go), a batch of 256, and `torch.compile`, which [turns several operations into
+# one](#What-torch.compile-does). Each line stays for those that follow.
 #
-# The lines are TF32, `bfloat16`, fused attention, fused AdamW, a batch of 256, and
-# `torch.compile`. Write down what each will bring: nothing, a little, or half as much
-# again and more. We did it with ViT-B/16, and with ViT-Ti/16, the same network with a
-# fifteenth of the weights. **Which of the two gains from bfloat16?**
+# We did it with ViT-B/16, and with ViT-Ti/16, the same network with a fifteenth of the
+# weights. **Which of the two gains from bfloat16?**
 #
 # * the large one
 # * the small one
@@ -733,17 +619,20 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large network gains with every line, most with the first, TF32. By the data sheet
-# that's 7.4 times as fast, but the step gets only 2.9 times as fast. Your pencil knows
-# one reason: products are just a part of it. That's also why `bfloat16` adds little once
-# TF32 is there, while fused attention, which saves trips to the memory, brings half as
-# much again.
+# The large network gains with every line, most with the first. By the data sheet TF32 is
+# 7.4 times as fast, but the step gets only 2.9 times as fast. Your pencil knows one reason:
+# products are just a part of it. Everything else waits for the memory. To add two tensors,
+# the chip moves twelve bytes for every single addition, two numbers in and one out, and
+# however fast it adds, it waits for them. (There's [a picture of
+# that](#Arithmetic-or-memory).) That's why `bfloat16` adds little once TF32 is there, while
+# fused attention, which saves trips to the memory, brings half as much again.
 #
-# The small one gains nothing from any of the formats, and `bfloat16` even slows it down.
-# It's waiting for *Python*. The GPU is done with each operation sooner than Python can
-# ask for the next, and `autocast` has more to ask for. Look at the batch of 256: four
-# times the images per step, and nearly four times as many per second. `torch.compile`
-# helps as well: it turns several operations into one.
+# The small one gains nothing from any format. Look at its batch of 256: with four times the
+# images, a step takes only an eighth longer. So the chip wasn't busy with the 64 at all. It was
+# waiting for *Python*: it's done with each operation before Python asks for the next, and
+# `autocast`, which has more to ask for, even slows it down. `torch.compile` helps, because
+# fewer operations have to be asked for. (The large one likes the larger batch, too: a step
+# of the optimizer costs the same, however many images come before it.)
 #
 # How much of the GPU is in use then? Take the operations per second of the training step,
 # and divide by what the GPU manages when all it does is multiply large matrices in
@@ -758,11 +647,14 @@ if not is_measured:
     print("no record of a GPU here: python benchmarks/gpu_day.py --lot 2")
 
 # %% [markdown]
-# ViT-B/16 ends up nine times as fast, with nearly half of the GPU's arithmetic, and not
-# one of its layers has changed. ViT-Ti/16 uses a tenth: it's too small to keep the GPU
-# busy. So if a faster format changes nothing, find out who waits for whom.
+# ViT-B/16 ends up nine times as fast, with nearly half of the GPU's arithmetic, and it's
+# still the same network. (One line isn't free: a batch of 256 means fewer, larger steps.)
+# ViT-Ti/16 uses a tenth, because it's too small to keep the GPU busy. So if a faster format
+# changes nothing, find out who waits for whom.
 #
-# On your own data, `vitedu train` takes `precision=bf16` and `compile=true`.
+# On your own data, `vitedu train` switches on fused attention and fused AdamW by itself;
+# add `precision=bf16` and `compile=true`. And from the package's repository, `python
+# benchmarks/gpu_day.py --lot 2` draws this ladder for *your* GPU.
 #
 # ## What to take with you
 #
@@ -770,8 +662,8 @@ if not is_measured:
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
 # 2. Weights and optimizer stay in `float32`, products get sixteen bits. The activations are
 #    most of the memory: `autocast` saves about 40% of them, fused attention makes it half.
-# 3. Find out what the chip is waiting for. A format helps arithmetic if there are circuits for
-#    it, memory because it has fewer bytes, and Python not at all.
+# 3. Find out what the chip is waiting for. A shorter format helps arithmetic if there are
+#    circuits for it, memory because it has fewer bytes, and Python not at all.
 #
 # **Five questions**
 #
@@ -828,13 +720,128 @@ for eps in (1e-7, 1e-4):
     _, losses = learn(train_step, *few, dtype=torch.float16, eps=eps)
     print(eps, [f"{loss:.2f}" for loss in losses])
 
-
 # %% [markdown]
 # The smaller one only replaces NaN with huge losses. $\hat v$ comes from *squares*, and Adam
 # stores only a thousandth of each new one. In `float16` that's zero for any gradient below
 # about $0.005$. Such a gradient is divided by nearly nothing, and the weights leap away.
-# With the larger $\epsilon$ the network survives, but Adam no longer sees how small its
-# gradients are.
+# With the larger $\epsilon$ the network survives these four steps, but Adam no longer sees how
+# small its gradients are.
+#
+# ### Memory, counted
+#
+# `vitedu.budget` counts what a step takes without running anything. For a batch of 64 and the
+# ViT-Ti/16 with fused attention, in MB:
+
+# %%
+config = vit_config("ViT-Ti/16")
+whole, mixed = (
+    budget.memory(config, batch_size=64, autocast=dtype)
+    for dtype in (None, torch.bfloat16)
+)
+print(f"{'':12} float32   mixed")
+for what in whole._fields:
+    before, after = (getattr(each, what) / 1e6 for each in (whole, mixed))
+    print(f"{what:12} {before:7.0f} {after:7.0f}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+for dtype in (None, torch.bfloat16):
+    held = budget.memory(config, batch_size=1, autocast=dtype)
+    measured = sum(per_image(fused, dtype).values())
+    assert round(measured * 1e6) == held.activations
+whole, mixed = (sum(bars[each].values()) for each in (*bars,)[::2])
+one_line = mixed / sum(bars["fused,\nfloat32"].values())
+assert 0.48 < mixed / whole < 0.52 and 0.55 < one_line < 0.65
+print("checked: what's kept is what budget says, to the byte")
+
+
+# %% [markdown]
+# *Casts* are copies of the weights in sixteen bits. The weights, their gradients and Adam's
+# means together are a twentieth of it all.
+#
+# ### Arithmetic or memory
+#
+# How fast is *your* chip with each format? In billions of multiplications and additions a
+# second, for square matrices of side `SIDE`, which is 512 here (`seconds`, in a hidden cell,
+# takes the median of a few tries):
+
+
+# %% tags=["hide-input"]
+def seconds(run, *inputs):
+    """The chip's time for one call: the median of a few."""
+    run(*inputs)
+    times = []
+    for _ in range(ROUNDS):
+        begin = speed.now(device)
+        run(*inputs)
+        times.append(speed.now(device) - begin)
+    return max(statistics.median(times), 1e-9)
+
+
+# %% tags=["nbval-ignore-output"]
+rates = {}
+for name, dtype in FORMATS.items():
+    a, b = torch.randn(2, SIDE, SIDE).to(device, dtype)
+    rates[name] = 2 * SIDE**3 / seconds(torch.matmul, a, b)
+    share = rates[name] / rates["float32"]
+    print(f"{name:9} {rates[name] / 1e9:6.1f}  {share:7.1%} of float32")
+
+
+# %% [markdown]
+# Your numbers will differ, and that's the point. A processor with circuits for a format gets
+# faster. One without has to convert every number and gets *slower*: look at `float16`.
+#
+# And the operations that aren't products? The *roofline* ([Williams et al.
+# 2009](https://doi.org/10.1145/1498765.1498785)) has both limits in one picture. Count how
+# many operations a piece of work does for each byte it moves. With few operations per byte,
+# the memory is the limit: that's the slope on the left. With many, it's the arithmetic, the
+# flat part. Here are parts of a block of ViT-Ti/16 in `float32`, on the same processor as the
+# profile above. *Scores* are the products of queries and keys, and a GELU or a norm counts as
+# eight operations per number.
+
+
+# %% tags=["hide-input"]
+def operations():
+    """By name: what to run, its operations, and the numbers it moves."""
+    num_rows = 4 * BATCH * 197  # tokens
+    rows = torch.randn(num_rows, 192).to(device)
+    wide, other, spare = torch.randn(3, num_rows, 768).to(device)
+    kernel = torch.randn(768, 192).to(device)
+    gain = torch.ones(192).to(device)
+    q = torch.randn(12 * BATCH, 197, 64).to(device)
+    few, many, pairs = rows.numel(), wide.numel(), len(q) * 197 * 197
+    product = partial(F.linear, rows, kernel)
+    norm = partial(F.layer_norm, rows, (192,), gain, gain)
+    scores = partial(torch.matmul, q, q.mT)
+    moved = few + many + kernel.numel()
+    return {
+        "add": (partial(torch.add, wide, other, out=spare), many, 3 * many),
+        "GELU": (partial(F.gelu, wide), 8 * many, 2 * many),
+        "norm": (norm, 8 * few, 2 * few),
+        "scores": (scores, 128 * pairs, pairs + 2 * q.numel()),
+        "MLP product": (product, 2 * num_rows * 192 * 768, moved),
+        "copy": (partial(spare.copy_, wide), 0, 2 * many),
+    }
+
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+points = []
+for name, (run, count, numbers) in operations().items():
+    spent = seconds(run)
+    work = speed.Work(name, count / (4 * numbers), count / spent / 1e9)
+    points.append(work)
+    bandwidth = 4 * numbers / spent / 1e9  # of the last one, a copy
+square = torch.randn(2 * SIDE, 2 * SIDE).to(device)
+peak = 2 * (2 * SIDE) ** 3 / seconds(torch.matmul, square, square) / 1e9
+figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
+
+
+# %% [markdown]
+# Now imagine sixteen bits. With half the bytes, every point moves to the right. Circuits for
+# the format raise the flat part, and the products with it. Adding is on the slope, so it gains
+# only from fewer bytes. Norm and GELU don't even keep the memory busy.
+#
+# So the faster the products, the more of the time goes into everything else. On a GPU,
+# [most of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory.
 #
 # ### One missing line
 #
@@ -973,7 +980,7 @@ print(f"{record['hardware']}, {record['date']}")
 # attention for granted, which the authors didn't have.
 #
 # And is `vitedu` itself fast? On one thread of a processor, its ViTs are within one percent
-# of the fastest of timm, torchvision and Hugging Face's transformers, and on a GPU a
+# of the fastest of timm, torchvision and Hugging Face's `transformers`, and on a GPU a
 # training step of ViT-B/16 is as fast as timm's: the rows *throughput-cpu* and *gpu-steps*
 # of [the ledger](ledger.md) have the records.
 

@@ -8,9 +8,8 @@ import vitedu
 # # Higher resolution
 #
 # In the package there's a photograph of a rocket, waiting on its launch pad at dusk. Our
-# trained network takes it for an oil rig. Let's ask again, and give it more pixels. A
-# hidden cell loads the book's photographs as `rocket`, `hopper`, `cat` and `coffee`, and
-# defines `say`, which prints the two most probable classes of a photograph.
+# trained network takes it for an oil rig. Let's ask again, and give it more pixels. (`say`, in
+# a hidden cell, prints a photograph's two most probable classes.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -79,7 +78,7 @@ drawings.Sizes(shown[-1], answers)
 # ## What depends on the size?
 #
 # Go through the network in your mind. The patch embedding treats each patch by itself, so
-# it doesn't care how many there are. So does the MLP with its tokens. Attention compares
+# it doesn't care how many there are. The MLP does the same with its tokens. Attention compares
 # every token with every other, with the same matrices for five tokens or five thousand.
 # And the head reads one token, the class token.
 #
@@ -140,8 +139,8 @@ print("checked: the four are picked as the text says")
 # %% [markdown]
 # Nobody told the network that these numbers belong to a grid, and they began as noise. It
 # has learned waves. The first picture changes from top to bottom, the second from left to
-# right, and the third is a chessboard of both. The last one looks almost like noise. It's
-# the least regular of all 192, but as the line below it shows, its values hardly differ.
+# right, and the third is a chessboard of both. The last one is the least regular of all 192,
+# but as the line below it shows, its values hardly differ.
 #
 # Now you can guess where the missing rows come from. To enlarge a photograph of a wave,
 # you'd put values between the values. The table of positions is a picture too, with 192
@@ -160,7 +159,7 @@ print("checked: the four are picked as the text says")
 #
 # of the old line, where $n$ is the number of old places, and we count from zero. The
 # share of old place $k$ in the new value is one if the spot is right on $k$, and falls
-# in a straight line to zero a whole step away:
+# in a straight line to zero at a distance of one step:
 #
 # $$ W_{ik} = \max(0, \; 1 - |u_i - k|) $$
 #
@@ -180,9 +179,9 @@ print(W @ torch.tensor([2.0, 6.0, 4.0]))
 
 # %% [markdown]
 # Every row of $W$ adds up to one, and enlarging a line is a product with a matrix. A
-# picture $P$ has lines in two directions. $W$ on its left puts new values between those
-# that are above each other, and $W^\top$ on its right does the same from left to right.
-# So the larger picture is $W P \, W^\top$.
+# picture $P$ has lines in two directions. $W$ on its left puts new values between vertical
+# neighbours, and $W^\top$ on its right between horizontal ones. So the larger picture is
+# $W P \, W^\top$.
 
 # %% [markdown] tags=["predict"]
 # On paper first: we'll enlarge a little hill from 3×3 values to 5×5:
@@ -257,17 +256,8 @@ print("checked: our function is the package's, for four pairs of grids")
 
 # %% [markdown]
 # You've written what `load` did for the rocket. (The last digit differs because the
-# package computes in float64.)
-#
-# The paper's networks go from 224 to 384 pixels, so from 14 places to 24. There, the new
-# places hardly ever fall on an old one. The second is at $u_1 = 13/23 \approx 0.57$, so it
-# takes 43% of the old first and 57% of the old second:
-
-# %%
-print(shares(14, 24)[:4, :4])
-
-# %% [markdown]
-# Here are our four pictures before and after:
+# package computes in float64.) The paper's networks go from 224 to 384 pixels, so from 14 places
+# to 24. Here are our four pictures before and after:
 
 # %% tags=["hide-input"]
 table = resize_pos_embed(pos_embed, (14, 14), (24, 24))
@@ -284,18 +274,17 @@ figures.show(*drawings.numbers(both, waves))
 #
 # ## Two shortcuts
 #
-# Could we have been lazier? Here are two shortcuts. The second is in real code, and neither
-# raises an error.
+# Could we have been lazier? Here are two shortcuts. Neither raises an error, and the second
+# is in real code.
 #
 # The first one doesn't bother with grids. We have 197 rows and need 325, so it lets
 # PyTorch stretch the rows along a line, class token and all. The second one is for
 # *smaller* images, where there are more rows than patches, and takes as many as it needs
-# from the top of the table. vit-pytorch, a much copied ViT, does that, and [its author
-# says why](https://github.com/lucidrains/vit-pytorch/issues/70): it naively allows for
-# other sizes.
+# from the top of the table. vit-pytorch, a much copied ViT, does that as [a naive
+# way](https://github.com/lucidrains/vit-pytorch/issues/70) to allow for other sizes.
 #
-# With the resized tables, the network names Hopper's uniform and the cat at both sizes.
-# A folded `ask` asks for both.
+# With the resized tables, the network names Hopper's uniform and the cat at both sizes. We ask
+# about both photographs (the function `ask` is hidden).
 
 # %% [markdown] tags=["predict"]
 # **What will it call Hopper's uniform with a shortcut?**
@@ -329,10 +318,10 @@ ask(model, "160, first rows")
 # [chapter 9](09_weights.ipynb): had you looked only at the cat's first answer, you'd have
 # noticed nothing.
 #
-# So here are the counts on that chapter's 1,000 photographs. *Right* are those whose
-# class comes first, and *five* those where it's among the first five. *Lost* is the share
-# of the right answers that a shortcut costs, against the resized table at the same size.
-# One row is a third shortcut, the old table filled up with zeros.
+# So here are the counts on that chapter's 1,000 photographs. *right* counts those whose class
+# comes first, and *five* those with their class among the first five. *lost* is the share of
+# right answers that the shortcut costs, against the resized table at the same size. One row
+# is a third shortcut: the old table filled up with zeros.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 record = results.read("resolution")
@@ -361,12 +350,11 @@ for case, words in rows.items():
 print(f"{record['hardware']}, {record['date']}: {record['command']}")
 
 # %% [markdown]
-# The line does more harm than the first rows do, and the zeros are the worst. A smaller
-# image costs something by itself, because there's less to see, but much less than its
-# shortcut. You can say why the first rows are wrong. With ten patches per line, the
+# Stretching does more harm than taking the first rows, and the zeros are the worst. (A smaller
+# image costs something by itself, because there's less to see, but much less than the
+# shortcut.) And you can say why the first rows are wrong. With ten patches per line, the
 # eleventh begins the second line of the image, but the eleventh row of the table still
-# belongs to the first. It's like reading a page with its lines broken in the wrong
-# places.
+# belongs to the first. It's like reading a page with its lines broken in the wrong places.
 #
 # > **Remember.** A table of positions that has the right *shape* may still say the wrong
 # > places. Check with photographs whose answers you know, and not with a single one.
@@ -399,21 +387,11 @@ figures.show(*drawings.curve(right, costs, errors, trained=224))
 # The grey band is two standard errors to each side, by the rule of [chapter
 # 5](05_mnist.ipynb): what's inside is a tie. (The upper axis doesn't start at zero.) So
 # from 192 to 288 pixels it's a tie, even for the highest point of the curve, and at 384
-# the network is no better than at 160, for nearly eight times the multiplications.
+# the network is no better than at 160, for more than seven times the multiplications.
 #
-# And our rocket? We happened to look at a photograph that 288 pixels gain; they lose about
-# as many others. (If we had shown you only the rocket, would you have believed us?) Here's
-# how often that happens with the photographs that come with the package:
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-by_size = results.read("photographs-by-size")
-number = by_size["dataset"]["num_test"]
-steady = by_size["metrics"]["steady"]["value"]
-print(f"{number - steady} of {number} photographs change their first answer")
-print("between 224 and 384 pixels:", by_size["command"])
-
-# %% [markdown]
-# So one photograph proves nothing about sizes.
+# And our rocket? At 288 pixels it's one of the photographs that become right, and [about as many
+# become wrong](#Gained-and-lost). If we had shown you only the rocket, would you have believed
+# us? One photograph proves nothing about sizes.
 #
 # ### Detail and size
 #
@@ -445,19 +423,11 @@ print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 # smaller. [Touvron et al. 2019](https://arxiv.org/abs/1906.06423) call this the
 # train–test discrepancy. Make the test picture a little larger, and the cat covers as many
 # patches as in training, which may help. Go on, and the cat is larger than any cat in
-# training: an ear fills the patches that used to hold a head. At 384, the network may find
-# a piece of wool where it expects a cardigan. And that's what it answers:
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-# those whose right class lost most of its probability come first
-names = record["metrics"]["lost_answers/384"]["names"][:2]
-listed = ", ".join(f"{true} (now {wrong})" for true, wrong in names)
-print(f"lost at 384: {listed}")
-
-# %% [markdown]
-# (The wolf that becomes a small terrier fits the story less well.) So resized positions
-# let a network *run* at any size, but they don't make it better by themselves. They're
-# good for two other things.
+# training: an ear fills the patches that used to hold a head. (We haven't tested this reason,
+# and [the worst losses](#Gained-and-lost) fit it only in part.)
+#
+# So resized positions let a network *run* at any size, but they don't make it better by
+# themselves. They're good for two other things.
 #
 # ## Any shape you like
 #
@@ -470,10 +440,9 @@ wide = vitedu.load("ViT-Ti/16", image_size=(224, 336))
 say(wide, rocket, "14×21 patches")
 
 # %% [markdown]
-# The rocket gets its best name yet. (On all 1,000, uncut, it's [a
-# tie](#Gained-and-lost), perhaps because the thing to name is mostly in the middle.)
-# But put the photographs of the cat and the coffee side by side, as a hidden cell does,
-# and ask about the square in the middle, then about the whole strip:
+# The rocket gets its best name yet. (On the 1,000 photographs, whole instead of cut, it's [a
+# tie](#Gained-and-lost).) But put the cat and the coffee side by side, and ask about the
+# square in the middle, then about the whole strip:
 
 # %% tags=["hide-input"]
 strip = Image.new("RGB", (720, 240))
@@ -492,12 +461,12 @@ whole = wider.preprocess(strip) / 2 + 0.5
 figures.show(*drawings.cuts([whole], [words]))
 
 # %% [markdown]
-# The square holds half an eye of the cat and little of the cup but its saucer, and neither
-# of its answers is a cat. The strip has three times as many patches as the network was
-# trained on, and yet it finds the cat *and* the cup. We made this picture for the purpose, so it shows what's possible and not
-# how often it helps. But a panorama or a receipt is more like our strip than like
-# ImageNet. If you try one, mind that [rows and columns are easily mixed
-# up](#Rows-and-columns-mixed-up).
+# The square, in the frame, holds half an eye of the cat and little of the cup but its saucer,
+# and neither of its answers is a cat. The strip has three times as many patches as the network
+# was trained on, and yet it finds the cat *and* the cup. We made this picture for the purpose,
+# so it shows what's possible and not how often it helps. But a panorama or a receipt is more
+# like our strip than like ImageNet. (If you try one, [rows and
+# columns](#Rows-and-columns-mixed-up) are easily mixed up.)
 #
 # ## And with training?
 #
@@ -515,15 +484,16 @@ model.pos_embed[:, 1:] = 0.02 * torch.randn(1, 576, 192)
 ask(model, "384, new")
 
 # %% [markdown]
-# With a new table, Hopper is a jigsaw puzzle! The pieces are all there, and none of them
-# knows its place. If positions were learned anew, training would begin
-# like that. It begins like the line above instead, and only corrects a good guess.
+# With a new table, Hopper is a jigsaw puzzle! The pieces are all there, and none of them knows
+# its place. If positions were learned anew, training would begin like that. It begins like the
+# first two lines instead, and only corrects a good guess.
 #
 # Then what does a larger size buy?
 
 # %% [markdown] tags=["predict"]
-# Fine-tuned at 224 pixels, our network gets 93% of [chapter 11](11_transfer.ipynb)'s
-# waste right. Read at 384, the same weights get 90%. **And if you fine-tune at 384?**
+# [Chapter 11](11_transfer.ipynb) works on photographs of waste, sorted by material. Fine-tuned
+# on them at 224 pixels, our network gets 93% right, and the same weights get 90% if they see the
+# photographs at 384. **And if you fine-tune at 384?**
 #
 # * about 90%
 # * about 93%, but no more
@@ -538,61 +508,20 @@ cases = {
 figures.show(*drawings.practice(cases))
 print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 
-
 # %% [markdown]
 # Each dot is a seed. Both differences are more than five times the seeds' standard errors,
 # so by [chapter 5](05_mnist.ipynb)'s rule they're results, at least for these 431
 # photographs. Without practice, the network loses twelve of them. With practice it gains
-# twelve, and more than a third of its mistakes are gone.
+# twelve, and four in ten of its mistakes are gone. (Both sizes practised for five epochs; at
+# 384 pixels an epoch is nearly four times the work.)
 #
-# And the positions? Fine-tuning moved the table by less than a thousandth of its length.
-# So it's the other weights that get used to finer patches and larger bottles.
-#
-# Here's all that we know. (A *probe* trains only a new head.)
-
-
-# %% tags=["hide-input"]
-def percent(name, case):
-    """The values at both sizes, and how many seeds they are means of."""
-    found = results.read(name)["metrics"]
-    cells = [found[case.format(side)] for side in (224, 384)]
-    values = [f"{each['value']:.1f}" for each in cells]
-    return values, len(cells[0].get("per_seed") or [0])
-
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-rows = {
-    "waste, a probe": percent("trashnet-frozen", "probe/{}"),
-    "waste": percent("resolution-trashnet", "accuracy/{0}-{0}"),
-    "ants and bees": percent("resolution-finetune", "accuracy/{0}-{0}"),
-    # timm's table of results, see below
-    "ImageNet": (["75.5", "78.4"], 1),
-}
-print(f"{'right (%)':18}at 224  at 384  seeds")
-for words, (values, seeds) in rows.items():
-    print(f"{words:18}{values[0]:>6}{values[1]:>8}{seeds:7}")
-
-# %% [markdown]
-# (The last row is from [timm's
-# table](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv):
-# our network, fine-tuned on all of ImageNet once at each size.)
-#
-# Waste and ImageNet gain three points each. Their photographs have more to show than the
-# small input can hold, and the network has practised. Ants and bees have neither: small
-# photographs, and little practice. And a probe leaves the network as it is.
+# And the positions? In the record, training moved the table by less than a thousandth of its
+# length. So it's the other weights that get used to finer patches and larger bottles.
 #
 # So **more resolution pays where the photographs have more to show *and* the network has
-# practised at the new size**. Until then, stay near the size that it knows.
-#
-# With photographs of your own, it's one more setting. `FOLDER` has a folder for each
-# class:
-#
-# ```
-# vitedu train finetune weights=ViT-Ti/16 data=FOLDER model.image_size=384
-# ```
-#
-# It begins with what you've written today, and turns 197 rows into 577, so that training
-# starts well.
+# practised at the new size**. (On all of ImageNet it pays as much, on small photographs of
+# ants and bees it doesn't: [what else we know](#Who-gains-from-384-pixels).) Until then, stay
+# near the size that it knows.
 #
 # ## What to take with you
 #
@@ -706,6 +635,67 @@ ratio = (gained - lost) / (gained + lost) ** 0.5
 print(f"gained {gained}, lost {lost}, difference / error {ratio:.1f}")
 
 # %% [markdown]
+# How often does an answer change with the size? Among the 125 photographs in the package, most
+# answers do. (120 of them show waste, for which ImageNet has no names, so that several answers
+# are about equally near.)
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+by_size = results.read("photographs-by-size")
+number = by_size["dataset"]["num_test"]
+steady = by_size["metrics"]["steady"]["value"]
+print(f"{number - steady} of {number} photographs change their first answer")
+print("between 224 and 384 pixels:", by_size["command"])
+
+# %% [markdown]
+# And of the 1,000, which two lost most of what they had?
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+# those whose right class lost most of its probability come first
+names = record["metrics"]["lost_answers/384"]["names"][:2]
+listed = ", ".join(f"{true} (now {wrong})" for true, wrong in names)
+print(f"lost at 384: {listed}")
+
+
+# %% [markdown]
+# At 384 pixels, the network finds a piece of wool where it expects a cardigan: that's how
+# things that are too large would look. The wolf that becomes a small terrier fits that story
+# less well.
+#
+# ### Who gains from 384 pixels
+#
+# Here's all that we know. (A *probe* trains only a new head.)
+
+
+# %% tags=["hide-input"]
+def percent(name, case):
+    """The values at both sizes, and how many seeds they are means of."""
+    found = results.read(name)["metrics"]
+    cells = [found[case.format(side)] for side in (224, 384)]
+    values = [f"{each['value']:.1f}" for each in cells]
+    return values, len(cells[0].get("per_seed") or [0])
+
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+rows = {
+    "waste, a probe": percent("trashnet-frozen", "probe/{}"),
+    "waste": percent("resolution-trashnet", "accuracy/{0}-{0}"),
+    "ants and bees": percent("resolution-finetune", "accuracy/{0}-{0}"),
+    # timm's table of results, see below
+    "ImageNet": (["75.5", "78.4"], 1),
+}
+print(f"{'right (%)':18}at 224  at 384  seeds")
+for words, (values, seeds) in rows.items():
+    print(f"{words:18}{values[0]:>6}{values[1]:>8}{seeds:7}")
+
+# %% [markdown]
+# (The last row is from [timm's
+# table](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv):
+# our network, fine-tuned on all of ImageNet once at each size.)
+#
+# Waste and ImageNet gain three points each. Their photographs have more to show than the small
+# input can hold, and the network has practised. Ants and bees lack both: their photographs are
+# small, and there are few to practise with. And a probe leaves the network as it is.
+#
 # ### Other libraries, other tables
 #
 # If you've loaded a ViT at a different size before, your library did the resizing, in

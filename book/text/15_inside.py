@@ -47,46 +47,25 @@ figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 # alone. A head that looks at all patches equally would be on the dashed line.
 #
 # The early blocks look as you'd expect: some heads stay close to home, others look far
-# away. Now look at the last three blocks. Every head is *above* the line. It looks farther
+# away. Now look at the last three blocks. Every head is *above* the line. Each looks farther
 # away than a head that looks everywhere! **How can anybody look farther than
 # everywhere?**
 #
-# The paper's Figure 7 has this picture too, for a larger model. It's one of several in
-# which the authors look inside, and you'll draw most of them. On the way you'll meet four
-# strange patches, and in the end you'll move them out of the picture.
+# Make a guess before you go on. Is there a mistake in our measure? Is it the class token,
+# which sits nowhere? Or is there something out there that all of them look at? (The paper's
+# Figure 7 shows such dots for a larger model, without the line.) By the end of this page
+# you'll have found out who it is, and moved them out of the picture.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("patches", "positions", "attention"))
 
-# %% [markdown]
-# ## What does the first layer look for?
-#
-# The first thing that happens to a patch is $\mathbf{E}$: 192 small pictures that it's
-# compared with ([chapter 1](01_images.ipynb)). Many of them are nearly alike. So
-# let's ask for the few pictures from which all 192 can be mixed best, the most important
-# one first. They're called *principal components*, and they come from one line of linear
-# algebra, the singular value decomposition of $\mathbf{E}$ once its mean is subtracted:
-
-# %%
-E = model.patch_embed.proj.weight.flatten(1)  # (192, 768)
-components = torch.linalg.svd(E - E.mean(0), full_matrices=False).Vh
-components = components[:28].view(28, 3, 16, 16)
-
-# %% tags=["hide-input"]
-figures.show(*inside.filters(components))
-
 
 # %% [markdown]
-# Fine checks, spots, stripes, green against pink. From the second row on there's little
-# that you could name, and nothing like an eye or a wheel: a patch is first described by
-# its texture. (In the paper's Figure 7, the components of ViT-L/32 are smoother. They look
-# like the waves that JPEG builds its small squares from.)
-#
 # ## Where am I?
 #
-# Attention can't tell left from right, so every patch gets a position vector from a table
-# of 196 ([chapter 4](04_vit.ipynb)). All its numbers were random at first. Has the table
-# noticed that the world has two dimensions?
+# To look far away, you have to know where you are. Attention can't tell left from right, so
+# every patch gets a position vector from a table of 196 ([chapter 4](04_vit.ipynb)). All its
+# numbers were random at first. Has the table noticed that the world has two dimensions?
 #
 # Two vectors are alike if they point the same way. Their *cosine* says how much: 1 for the
 # same direction, 0 at a right angle, −1 for opposite ones. That's the dot product, once
@@ -121,48 +100,28 @@ print(f"row  7, column 8: {alike[4, 6, 7, 8]:5.2f}")
 print(f"row 12, column 6: {alike[4, 6, 12, 6]:5.2f}")
 
 # %% tags=["hide-input"]
-figures.show(*inside.crosses({"every second patch": alike}, step=2))
+table = {"every second patch": alike}
+figures.show(*inside.crosses(table, step=2, framed=(4, 6)))
 
 # %% [markdown]
-# The far one wins clearly. Here are the maps of every second patch, each in its place, and
-# you see why. In each map there's a bright *cross*: the
-# patch's row and its column. The network has made itself graph paper, though nobody ever
-# told it which patch is next to which.
+# The far one wins clearly. Here are the maps of every second patch, each in its place. (Ours
+# is framed.) You see why: in each map there's a bright *cross*, the patch's row and its
+# column. The network has made itself graph paper, though nobody ever told it which patch is
+# next to which.
 #
-# Does that always happen? There are two more trained networks in the package, one for
-# digits and one for drawn shapes. Let's look at their tables too.
-
-# %% tags=["hide-input"]
-tables = {
-    "digits\n(4×4 patches)": "mnist-tiny",
-    "shapes\n(8×8 patches)": "shapes-small",
-    "photographs\n(every fourth patch)": "ViT-Ti/16",
-}
-tables = {
-    title: interpret.position_similarity(vitedu.load(name))
-    for title, name in tables.items()
-}
-last = [*tables][-1]
-tables[last] = tables[last][::4, ::4]
-figures.show(*inside.crosses(tables))
-
-# %% [markdown]
-# No. The shapes' network mostly tells the border from the middle, and the digits' table
-# shows no order at all. In the paper's appendix (Figure 10) the pattern also changes with
-# the settings of the training. [We tried that on digits](#Four-ways-to-train-a-table), and
-# got no cross under any of four settings. So the graph paper isn't a law. It's what this
-# training taught this network.
+# It isn't a law, though. The two networks of this book that read digits and drawn shapes
+# [have no such crosses](#Four-ways-to-train-a-table). Graph paper is what *this* training
+# taught *this* network.
 #
 # ## How far does a head look?
 #
-# Back to the figure from the top. A head gives every patch a list of weights that sum to 1.
-# So the distance it looks is a mean: each distance, times the weight of the patch that is
-# there.
-
-# %% [markdown] tags=["predict"]
+# Back to the riddle. The first suspect is our own measure, so let's build it. A head gives
+# every patch a list of weights that sum to 1. So the distance it looks is a mean: each
+# distance, times the weight of the patch that is there.
+#
 # Take a pencil. A picture has four patches, 2×2, each 16 pixels wide. The patch at the top
-# left takes half from itself and half from the patch diagonally below it. **How many pixels
-# away does it look, on average?**
+# left takes half from itself and half from the patch diagonally below it. How many pixels
+# away does it look, on average?
 
 # %%
 weights = torch.tensor([0.5, 0.0, 0.0, 0.5])
@@ -184,7 +143,7 @@ def attention_distance(maps, grid, patch_size):
     found = []
     for weights in maps:
         weights = weights[:, :, 1:, 1:]  # from patches to patches
-        weights = weights / weights.sum(dim=-1, keepdim=True)
+        weights = weights / weights.sum(dim=-1, keepdim=True)  # sum to 1
         found.append((weights * between).sum(dim=-1).mean(dim=(0, 2)))
     return torch.stack(found)
 
@@ -198,27 +157,26 @@ assert abs(uniform.item() - UNIFORM) < 0.01
 print("checked: the package's distances, and 116.49 pixels if all are equal")
 
 # %% [markdown]
-# The line about the sum is easy to forget. One of the authors later [posted
-# code](https://github.com/google-research/vision_transformer/issues/162) for this figure.
-# It leaves the line out, and so do the many copies of it. Nothing fails. But look at the
-# first block:
+# The line with `weights.sum` is easy to forget, and nothing fails without it. One of the
+# authors later [posted
+# code](https://github.com/google-research/vision_transformer/issues/162) for this figure
+# that leaves it out, and so do the many copies of that code. What does it do to the third
+# head of the first block?
 
 # %% tags=["failure"]
-# the package can do it without the line as well
+# the package can do it without the line, too
 forgot = interpret.attention_distance(maps, (14, 14), 16, prefix="drop")
-to_class = maps[0][:, :, 1:, 0].mean(dim=(0, 2))
-for head in range(3):
-    right, wrong = far[0, head], forgot[0, head]
-    print(
-        f"head {head + 1}: {to_class[head]:3.0%} to the class token, "
-        f"{right:2.0f} pixels, without the line {wrong:2.0f}"
-    )
+to_class = maps[0][:, 2, 1:, 0].mean()
+print(f"{to_class:.0%} of its attention goes to the class token")
+print(f"{far[0, 2]:.0f} pixels, without the line {forgot[0, 2]:.0f}")
 
 
 # %% [markdown]
-# The third head gives two thirds of its attention to the class token. What's left sums to
-# one third, so without the line the head seems to look hardly farther than its own patch.
-# You'd celebrate it as a convolution that the network has found by itself!
+# Only a third of its attention is left for patches, so without the line the distance shrinks
+# to a third: less than half a patch. It *is* a head that looks near, but you'd celebrate it
+# as a convolution that the network has found by itself.
+#
+# Our measure has that line, and it's right. So the riddle is in the network.
 #
 # ## Which patches made the answer?
 #
@@ -262,28 +220,27 @@ found = {"rollout": of_the_answer[SHOWN]}
 figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
 
 # %% [markdown]
-# The paper's Figure 6 looks like this (and Figure 14 has many more), only clearer: its
-# model is fifty times as large. Here you can make out the face and the rocket, and not
-# much else. (It calls the rocket a drilling platform and the astronaut a bobsled.
-# Astronauts aren't among its thousand classes.)
+# (Astronauts aren't among its thousand classes, hence the bobsled.) The paper's Figure 6
+# looks like this, and Figure 14 has many more, only clearer: its model is fifty times as
+# large. Here you can make out the face and the rocket, and not much else.
 #
 # But what's that in the corners?
 #
 # We'll come to it. First: is such a map *true*? A map that shows the object is what you'd
-# have drawn yourself, which makes it easy to believe. Here's a test. If these patches made
-# the answer, it should fall apart without them. So we take away the patches that a map
+# have drawn yourself, which makes it easy to believe. Here's a test. If the bright patches
+# made the answer, it should fall apart without them. So we take away the patches that a map
 # calls most important, first 10% of them, then more: no token may look at them any more.
 # How probable does the model find its original answer now?
 
 # %% [markdown] tags=["predict"]
-# Four orders compete, on a thousand photographs: by rollout; by the class token's
-# attention in the last block; by the *gradient*, which says how much the answer changes if
-# you change a pixel a little (we sum it over each patch); and at random. **Which order hurts the answer most?**
+# Four orders compete on a thousand photographs, one for each class of ImageNet. One of them
+# is the *gradient*, which says how much the answer changes if you change a pixel a little.
+# We sum it over each patch. **Which order hurts the answer most?**
 #
 # * rollout
-# * the last block's attention
+# * the class token's attention in the last block, a mean over its heads
 # * the gradient
-# * they're all about as good as random
+# * they're all about as good as a random order
 
 # %% tags=["hide-input"]
 seen = results.read("inside-photographs")["metrics"]
@@ -294,23 +251,25 @@ figures.show(*inside.removal(curves))
 
 # %% [markdown]
 # The simplest map wins. The lower a curve, the more its patches mattered, and the class
-# token's attention in the last block is lowest all the way. Rollout comes second, well
-# ahead of the gradient and of chance. So after eleven blocks of mixing, a token may still
-# stand for its own patch better than we feared. Following the mixing sounded reasonable.
-# In this model, by this test, it didn't make the map any truer. (The four corner patches
-# are never taken away here. You're about to see why.)
+# token's attention in the last block is lowest all the way. (The bars are two standard
+# errors.) Rollout comes second, well ahead of the gradient and of chance. So after eleven
+# blocks of mixing, a token may still stand for its own patch better than we feared.
+# Following the mixing sounded reasonable, but in this model, by this test, it didn't make
+# the map any truer.
+#
+# We never took the four corner patches away, by the way. You're about to see why.
 #
 # ## Four corners
 #
-# Back to the heads that look farther than everywhere. Let's look where they look! Here's
-# how much attention each patch gets from all the others in block 11.
+# So, those heads that look farther than everywhere: *where* do they look? Here's how much
+# attention each patch gets from all the others in block 11.
 
 # %% tags=["hide-input"]
 CORNERS = torch.tensor([1, 14, 183, 196])  # rows of the tokens
 given = maps[10][:, :, 1:, 1:]
 given = given / given.sum(dim=-1, keepdim=True)
 gets = given.mean(dim=(1, 2)).view(-1, 14, 14)
-found = {"block 11": gets[SHOWN]}
+found = {"gets attention": gets[SHOWN]}
 figures.show(
     *inside.looked_at(
         images[SHOWN] / 2 + 0.5,
@@ -332,7 +291,7 @@ print(f"{share:.0%} to the corners, {away:.0f} pixels away on average")
 print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
-# The corners, in every photograph! And nothing is as far away as the corners. Take a
+# The corners, in every photograph! On average, nothing is as far away as a corner. Take a
 # pencil: four fifths of 161 and one fifth of 113 are about 150, and that's where the dots
 # of block 11 are. The riddle is solved.
 #
@@ -346,7 +305,7 @@ for block in model.blocks:
     lengths.append(tokens.norm(dim=-1))  # (5, 197)
 
 # %% tags=["hide-input"]
-after = {f"cat, block {n}": lengths[n - 1][1, 1:] for n in (6, 7, 8)}
+after = {f"coffee, block {n}": lengths[n - 1][2, 1:] for n in (6, 7, 8)}
 figures.show(*inside.norms(after))
 
 # %% tags=["hide-input"]
@@ -359,14 +318,42 @@ long = {
 shares = [x[:, :, 1:, CORNERS].sum(-1).mean().item() for x in maps]
 figures.show(*inside.growth(long, shares))
 
+# %% [markdown]
+# In block 8 they explode. From then on they're twenty to forty times as long as a typical
+# token, and soon they get more than half of what the patches attend to. Let's call them
+# *giants*: tokens more than four times as long as the median one.
+#
+# What happens in block 8? Not attention: after that, the corners are as short as before.
+# It's the MLP. For each token it first computes 768 hidden numbers, its *neurons*. Then each
+# neuron adds a vector of its own, a column of the second matrix, the more of it the higher
+# its number is. So how long is what each of them adds to a corner?
+
+# %%
+x = model.embed(images)
+for block in model.blocks[:7]:
+    x = block(x)
+block = model.blocks[7]  # block 8: they're counted from 0
+x = x + block.attn(block.norm1(x))
+neurons = block.mlp.act(block.mlp.fc1(block.norm2(x)))  # (5, 197, 768)
+added = neurons * block.mlp.fc2.weight.norm(dim=0)
+
+# %% tags=["hide-input"]
+assert x[:, CORNERS].norm(dim=-1).max() < 30
+at_corners = added[:, CORNERS].mean(dim=(0, 1))
+elsewhere = added[:, usual].amax(dim=(0, 1))
+print("                in a corner   at most elsewhere")
+for neuron in at_corners.topk(3).indices.tolist():
+    told = f"{at_corners[neuron]:8.1f}{elsewhere[neuron]:16.1f}"
+    print(f"neuron {neuron}    {told}")
+
 
 # %% [markdown]
-# In block 8 they explode. From then on they're *giants*, twenty to forty times as long as
-# all other tokens, and soon they get more than half of what the patches attend to. If we
-# take the four away before the first block, so that nobody can look at them, what do we
-# lose? For comparison, we also take away four patches around the middle. Here's what that
-# adds to the loss on the thousand photographs, which is 0.69 to begin with. (The thin lines
-# are two standard errors to each side.)
+# A single neuron! Number 417 says "I'm a corner", loudly, and all other patches leave it
+# silent. That's something you can test: set its column in `fc2` to zero, and see what you
+# lose. We've done that, and we've also taken the four corner tokens away before the first
+# block, so that nobody can look at them. For comparison, we did the same to four patches
+# around the middle. Here's what each adds to the loss on the thousand photographs, 0.69 to
+# begin with. (The thin lines are two standard errors to each side.)
 
 
 # %% tags=["hide-input"]
@@ -381,11 +368,15 @@ def costs(**changes):
 costs(
     four_in_the_middle__dropped="corners/four inner patches dropped",
     four_corners__dropped="corners/corners dropped",
+    neuron_417__silent="corners/the giants' neuron silent",
 )
 
 # %% [markdown]
-# The middle is hardly missed, and the corners cost 0.19. Yet in most photographs there's
-# nothing in them! So maybe it isn't about the photograph at all.
+# The middle is hardly missed. The corners cost 0.19, and the neuron alone even more: 0.28, for
+# one column of one matrix! (The next neuron in the list costs 0.002.) That's why the corners
+# stayed in the removal test: a map that begins with them would have won for the wrong reason.
+# And yet in most photographs there's nothing in a corner. So maybe it isn't about the
+# photograph at all.
 
 # %% [markdown] tags=["predict"]
 # Let's keep the corner tokens, but paint all four grey: each one shows the *mean patch*,
@@ -401,7 +392,7 @@ costs(
     four_corners__dropped="corners/corners dropped",
     painted_grey="corners/corners emptied",
     four_in_the__middle_grey="corners/four inner patches emptied",
-    places_swapped__with_the_middle="corners/positions swapped",
+    positions_swapped__with_the_middle="corners/positions swapped",
 )
 there = seen["corners/corners emptied"]["of_them_there"]
 print(f"grey     {there:.1f} giants per photograph, in the corners")
@@ -411,15 +402,15 @@ print(f"swapped  {there:.1f} giants per photograph, in the middle")
 # %% [markdown]
 # About a quarter. But grey costs that much anywhere, even in the middle, perhaps because
 # the network has never seen such a patch. So the picture in a corner counts for little. (It
-# counts for something: of the grey corners, only seven in ten become giants, more than four
-# times as long as the median patch.) For the last bar, the corners and four patches in the
-# middle swapped positions, and now the giants are in the *middle*. It's the position that
-# makes them.
+# does count for something: only seven in ten of the grey corners become giants.) For the
+# last bar, the corners and four patches in the middle swapped their *positions*, and now the
+# giants are in the middle. It's the position that makes them. (The swap isn't free, perhaps
+# because eight patches now claim to be somewhere else.)
 #
 # So a corner token isn't about its patch any more. Is it a notepad, which the others write
-# on and read? Or just somewhere to look when there's nothing to look for? Either way the
-# answers need it, and a corner is a good place for it, since there's rarely anything to
-# lose there.
+# on and read? Or just somewhere to look when there's nothing to look for? Either way, the
+# answers need these tokens. And corners are a good place for them: there's rarely anything
+# to lose there.
 #
 # Tokens like these were found in large models in 2023, in background patches at no fixed
 # place ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
@@ -431,9 +422,8 @@ print(f"swapped  {there:.1f} giants per photograph, in the middle")
 #
 # If a giant needs little but its position, it doesn't have to be a patch. So we copy the
 # four corner tokens, positions and all, and put the copies next to the class token, as
-# tokens that belong to no patch. Each corner patch then gets the position of its diagonal
-# neighbour, one step inwards (two patches share it from now on), and becomes an ordinary
-# patch:
+# tokens that belong to no patch. The corner patches themselves get the position of their
+# diagonal neighbour, one step inwards, and become patches like any other:
 
 # %%
 NEAR = torch.tensor([16, 27, 170, 181])  # one step inwards
@@ -458,15 +448,13 @@ print("checked: every giant is outside of the picture")
 
 # %% tags=["hide-input"]
 norms = tokens_after.norm(dim=-1)[:, 1:]
-panels = {"cat, as it was": tokens.norm(dim=-1)[1, 1:]}
-panels |= {"moved out": norms[1], "rocket, moved out": norms[4]}
+panels = {"coffee, as it was": tokens.norm(dim=-1)[2, 1:]}
+panels |= {"moved out": norms[2], "rocket, moved out": norms[4]}
 figures.show(*inside.norms(panels))
 
 # %% [markdown]
 # No giant is left in the picture: all four are among the registers, which we've drawn below
-# it.
-#
-# And hardly any head looks farther than everywhere any more:
+# it. And hardly any head looks farther than everywhere any more:
 
 # %% tags=["hide-input"]
 far_after = interpret.attention_distance(maps_after, (14, 14), 16)
@@ -476,28 +464,33 @@ kept = maps_after[10][:, :, 5:, 1:5].sum(dim=-1).mean()
 print(f"block 11: {kept:.0%} of the patches' attention goes to the registers")
 
 # %% [markdown]
-# But don't celebrate yet. The heads do what they did before. It's just that registers, like
-# the class token, aren't anywhere, so they don't count towards the distance (the package's
-# function leaves them out). The test that counts
-# is the loss:
+# But don't celebrate yet. The heads do what they did before: they look at the registers. It's
+# just that registers, like the class token, aren't anywhere, so they don't count towards the
+# distance. The test that counts is the loss.
+
+# %% [markdown] tags=["predict"]
+# Moving the corner patches inwards costs 0.18 by itself, as much as dropping them. Now the
+# four copies stand beside them, where no picture is. **How much of the 0.18 remains?**
+#
+# * all of it: a token outside of the picture is no corner
+# * about a quarter, as when we painted the corners grey
+# * nothing that you could measure
 
 # %% tags=["hide-input"]
 costs(
     four_corners__dropped="corners/corners dropped",
-    moved_inwards__nothing_new="corners/corners moved inwards",
+    moved_inwards__without_registers="corners/corners moved inwards",
     four_grey__registers="corners/moved inwards, four empty tokens",
     four_copies="corners/moved inwards, four copies",
 )
 
 # %% [markdown]
-# Move the corners inwards and give nothing in return, and the model is as bad as if we had
-# dropped them. If the four registers are grey and have only the corners' positions, most of
-# it comes back. With copies of the corner tokens,
-# a thousand photographs can't tell the difference. You've moved four giants out of the
-# picture, in a network that was trained years ago, and it hasn't noticed.
+# A thousand photographs can't tell the four copies from the real corners. (Even grey
+# registers, with nothing but the corners' positions, bring back most of what was lost.)
+# You've moved four giants out of the picture, in a network that was trained years ago, and
+# it hasn't noticed.
 #
-# What does it mean for one photograph? Here's what the model says about the coffee each
-# time. On the site, you can change the corners of all five by hand, and see the giants go:
+# On the site you can do all of it by hand, photograph by photograph:
 
 # %% tags=["hide-cell"]
 INNER = torch.tensor([61, 66, 131, 136])  # four in the middle
@@ -519,12 +512,12 @@ def after_all(tokens):
 
 
 kept = usual | (torch.arange(197) == 0)  # usual has no corners, nor this
-lengths, answers = after_all(whole[:, kept])
+lengths, shares = after_all(whole[:, kept])
 dropped = torch.full((5, 196), torch.nan)
 dropped[:, usual[1:]] = lengths
 found = {
     "as they are": after_all(whole),
-    "dropped": (dropped, answers),
+    "dropped": (dropped, shares),
     "painted grey": after_all(painted),
     "swapped with the middle": after_all(swapped),
     "moved inwards": after_all(torch.cat([moved[:, :1], moved[:, 5:]], dim=1)),
@@ -539,27 +532,62 @@ named += ("moved inwards, four copies",)
 rows = {x: seen[f"corners/{y}"] for x, y in zip(found, named, strict=True)}
 names = "officer", "cat", "coffee", "astronaut", "rocket"
 pictures = dict(zip(names, images / 2 + 0.5, strict=True))
-for words, (_, shares) in found.items():
-    share, best = shares[names.index("coffee")].max(dim=0)
-    print(f"{words:34}  {model.class_names[best]} {share:.0%}")
 inside.Corners(pictures, found, rows, model.class_names)
 
 # %% [markdown]
-# Without its corners, the *espresso* falls from 91% to 55%, though there's nothing in them
-# but a table and a saucer. With the copies, it's all there again.
+# And what do we get for it? Here's the map that won our test, the class token's attention in
+# the last block, before and after. (Each map has its own scale.)
+
+# %% tags=["hide-input"]
+before = maps[11][:, :, 0, 1:].mean(dim=1).view(-1, 14, 14)
+cleared = maps_after[11][:, :, 0, 5:].mean(dim=1).view(-1, 14, 14)
+shown = SHOWN[:3]
+figures.show(
+    *inside.looked_at(
+        images[shown] / 2 + 0.5,
+        {"before": before[shown], "after": cleared[shown]},
+        answers[:3],
+        "the class token looks: before, at the corners; after, at the object",
+        shared=False,
+    )
+)
+
+# %% tags=["nbval-check-output", "hide-cell"]
+inner = usual[1:]
+pairs = zip(before.flatten(1), cleared.flatten(1), strict=True)
+same = [
+    torch.corrcoef(torch.stack([one[inner], other[inner]]))[0, 1]
+    for one, other in pairs
+]
+assert min(same) > 0.9
+print("checked: apart from the corners, both maps are nearly the same")
+
+# %% [markdown]
+# Before, the corners outshine everything. After, you see Hopper's cap, face and collar; the
+# coffee, the handle and the spoon; the collar of the astronaut's suit. (You could also have
+# cut the corners out of the drawing: everywhere else, both maps are nearly the same. But
+# then you'd never have asked what they're for.)
 #
-# What to take with you:
+# ## What to take with you
 #
-# * What you find inside a network, crosses, distances, maps, is what *this* training on
-#   *these* data led to. It isn't a law.
-# * A beautiful map proves nothing. Take away what it shows, and see whether the answer
-#   falls.
-# * If a number looks impossible, like "farther than everywhere", chase it. It led us to four
-#   tokens that the network uses for something nobody had designed.
+# 1. What you find inside a network, crosses, distances, maps, is what *this* training on
+#    *these* data led to. It isn't a law.
+# 2. A beautiful map proves nothing. Take away what it shows, and see whether the answer
+#    falls.
+# 3. If a number looks impossible, like "farther than everywhere", chase it. It led us to four
+#    tokens and a single neuron that nobody had designed.
+#
+# **Five questions**
+#
+# 1. How can a head look farther, on average, than one that looks everywhere?
+# 2. The class token's column is gone. Why do you have to divide what's left by its sum?
+# 3. What does the removal test tell you about a map that looking at the map can't?
+# 4. How do we know that it's mostly the position, and not the picture, that makes a giant?
+# 5. After the move, hardly any head is above the line. Why does that prove nothing by itself?
 #
 # How much do positions matter in the first place, and what if you build them differently?
-# Which parts of the network could you leave out, and would anybody notice? That's the
-# next question: ablations.
+# Which parts of the network could you leave out, and would anybody notice? **That's chapter
+# 16.**
 #
 # ## Exercises
 #
@@ -590,11 +618,55 @@ inside.Corners(pictures, found, rows, model.class_names)
 #
 # ## Second reading
 #
+# ### What does the first layer look for?
+#
+# The paper's Figure 7 begins with the very first thing that happens to a patch:
+# $\mathbf{E}$, 192 small pictures that it's compared with ([chapter 1](01_images.ipynb)).
+# Many of them are nearly alike. So let's ask for the few pictures from which all 192 can be
+# mixed best, the most important one first. They're called *principal components*. One line
+# of linear algebra finds them, the singular value decomposition of $\mathbf{E}$ once its
+# mean is subtracted:
+
+# %%
+E = model.patch_embed.proj.weight.flatten(1)  # (192, 768)
+components = torch.linalg.svd(E - E.mean(0), full_matrices=False).Vh
+components = components[:28].view(28, 3, 16, 16)
+
+# %% tags=["hide-input"]
+figures.show(*inside.filters(components))
+
+# %% [markdown]
+# Fine checks, spots, stripes, green against pink. From the second row on there's little
+# that you could name, and nothing like an eye or a wheel: a patch is first described by
+# its texture. (Which end of a component is bright means nothing. In the paper's figure, the
+# components of ViT-L/32 are smoother. They look like the waves that JPEG builds its small
+# squares from.)
+#
 # ### Four ways to train a table
 #
-# In the paper's Figure 10, the table of ViT-L/16 looks different after each of three
-# training runs. We trained a ViT of four blocks on MNIST, with patches of 4 pixels, for two
-# epochs under four settings, three seeds each. Here are the tables of the first seeds.
+# Does every table of positions turn into graph paper? Here are those of the two small
+# networks in the package, beside the one you've seen.
+
+# %% tags=["hide-input"]
+tables = {
+    "digits\n(4×4 patches)": "mnist-tiny",
+    "shapes\n(8×8 patches)": "shapes-small",
+    "photographs\n(every fourth patch)": "ViT-Ti/16",
+}
+tables = {
+    title: interpret.position_similarity(vitedu.load(name))
+    for title, name in tables.items()
+}
+last = [*tables][-1]
+tables[last] = tables[last][::4, ::4]
+figures.show(*inside.crosses(tables))
+
+# %% [markdown]
+# No. The shapes' network mostly tells the border from the middle, and the digits' table
+# shows no order at all. In the paper's Figure 10, the table of ViT-L/16 also looks different
+# after each of three training runs. So we trained a ViT of four blocks on MNIST, with patches of
+# 4 pixels, for two epochs under four settings, three seeds each. Here are the tables of the
+# first seeds.
 
 # %% tags=["hide-input"]
 record = results.read("inside-training")["metrics"]
@@ -611,8 +683,7 @@ for name, row in record.items():
     print(f"{name:24} {row['value']:9.1f}%  {crosses}")
 
 # %% [markdown]
-# None of them shows a cross or a hill. A higher rate moves the table further away from its
-# random beginning, and that's all: two epochs are enough to read nineteen digits of
+# None of them shows a cross or a hill. Two epochs are enough to read nineteen digits of
 # twenty, and apparently that doesn't take a map of the sheet. The last column says it in
 # a number, the mean cosine of two positions that share a row or a column, less that of two
 # that share neither. For ViT-Ti/16 it's 0.53.
@@ -678,8 +749,9 @@ figures.show(*inside.distances(ways, UNIFORM))
 # The loss is the mean cross-entropy of a thousand photographs, one per class of ImageNet.
 # "More" is the difference to the model as it is, with its standard error by bootstrap: we
 # draw a thousand of the photographs again and again, with repeats, and see how much the
-# mean varies. A giant is a token more than four times as long as the median patch, and *emptied* means
-# painted grey.
+# mean varies. *Emptied* means painted grey, and the giants' neuron is number 417 of block 8;
+# the next one is number 711, which adds most to a corner after it. (The network may have
+# been trained on some of these photographs. They're the same ones in every row.)
 
 # %% tags=["hide-input"]
 print(f"{'':34}loss   right    more ± error   giants")
@@ -735,6 +807,20 @@ for name, row in seen.items():
 #   such maps, in a paper called "Attention is not Explanation".
 #
 # ## Solutions
+#
+# <details><summary>Five questions</summary>
+#
+# 1. By looking at places that are far from nearly everybody. The corners are 161 pixels away
+#    on average, and everywhere is only 116.
+# 2. A mean needs weights that sum to 1. Without that, a head seems to look near if it gives
+#    most of its attention to the class token.
+# 3. Whether the answer depends on what's bright, more than on any other patches.
+# 4. Swap the positions, and the giants go where the positions go. Paint the corners grey, and
+#    most of the giants are still there.
+# 5. Registers aren't anywhere, so they don't count towards the distance. That the network
+#    works as before, only the loss can tell.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #

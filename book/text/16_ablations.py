@@ -38,6 +38,7 @@ from vitedu.model.axial import AxialBlock
 STEPS = 20 if TIER == "smoke" else 500
 known = results.read("ablations-relation")["metrics"]
 known |= results.read("ablations-halves")["metrics"]  # six seeds
+known |= results.read("ablations-offsets")["metrics"]
 
 shown = glyphs.left_of(4, where="upper", seed=2)
 figures.show(*ablations.puzzles(*shown))
@@ -85,14 +86,13 @@ def test(model, where):
 
 
 # %% [markdown]
-# A and B are two small patterns, just the size of a patch. (The frames are for
-# you. The network sees grey pixels and nothing else.) In all four pictures, both patterns
-# are in the upper half, above the dotted line, and never in the same column.
+# A and B are two small patterns, just the size of a patch. The frames and letters are for you; the
+# network sees grey pixels and nothing else. In all four pictures, both patterns are in the upper
+# half, above the dotted line, and never in the same column.
 #
 # We train a small ViT (two blocks, 32 wide) on four thousand such pictures, for 500 steps. Then
 # we ask it about a thousand new ones of the same kind, and about a thousand where both patterns
-# are in the *lower* half. (Hidden cells have `network`, `learn` and `test`, all as short as in
-# [chapter 5](05_mnist.ipynb).)
+# are in the *lower* half.
 
 # %% tags=["nbval-ignore-output"]
 model = learn(network(Learned1D()), where="upper")
@@ -110,8 +110,8 @@ for where in ("upper", "lower"):
 # The way to find out is an *ablation*. The word comes from surgery. You take out one part, or
 # swap it for another, leave everything else as it is, train again, and see what's lost. The
 # ViT paper's appendix has several. We'll take some of them to a laptop's scale, and add what the
-# paper leaves out: how much of a difference is luck. (Anything slower than a few seconds was
-# run beforehand, and is loaded from a file.) In the drawing, the parts we'll swap are lit.
+# paper leaves out: how much of a difference is luck. In the drawing, the parts we'll swap are in
+# colour. Anything slower than a few seconds was run beforehand.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("positions", "attention"))
@@ -202,16 +202,16 @@ for where in ("upper", "lower"):
 #
 # From −2 to 2, so five. In general it's $2t - 1$ for $t$ tokens. In each head, each offset $o$
 # gets a learned vector $\mathbf{r}_o$, as long as a key. The score of two tokens then has a
-# second part, in which the query meets the vector of their offset. With $\mathbf{q}_i$ for the
-# query of token $i$, $\mathbf{k}_j$ for the key of token $j$, and $D_h$ numbers in each,
+# second part: the query times the vector of their offset. With $\mathbf{q}_i$ for the query of
+# token $i$, $\mathbf{k}_j$ for the key of token $j$, and $D_h$ numbers in each,
 #
 # $$ s_{ij} = \frac{\mathbf{q}_i \cdot \mathbf{k}_j + \mathbf{q}_i \cdot
 # \mathbf{r}_{i - j}}{\sqrt{D_h}} . $$
 #
 # The first half is what you know from [chapter 2](02_attention.ipynb). The second is added to it
 # before the softmax, and each block has its own table. In code: multiply every query by every
-# offset's vector, then pick the right product for each pair. (For the three tokens above,
-# `row` is `[[2, 1, 0], [3, 2, 1], [4, 3, 2]]`.)
+# offset's vector, then pick the right product for each pair. For the three tokens above, `row` is
+# `[[2, 1, 0], [3, 2, 1], [4, 3, 2]]`.
 
 
 # %%
@@ -252,24 +252,29 @@ SHOWN = {
 }
 
 
+# %% tags=["hide-input"]
 def of(name, trained, tested):
     """Percent right, a number for each seed."""
     return known[f"relation/{name}/{trained}/{tested}"]["per_seed"]
 
 
-groups = {
-    words: {"upper half": of(name, "upper", "upper")}
-    | {"lower half": of(name, "upper", "lower")}
-    for words, name in SHOWN.items()
-}
-figures.show(
-    *ablations.runs(groups, "right (%), learned in the upper half", 50)
-)
+def halves(*names):
+    """Every run of these networks as a point."""
+    groups = {
+        words: {"upper half": of(SHOWN[words], "upper", "upper")}
+        | {"lower half": of(SHOWN[words], "upper", "lower")}
+        for words in names
+    }
+    said = "right (%), learned in the upper half"
+    figures.show(*ablations.runs(groups, said, 50))
+
+
+halves("none", "1-D", "2-D", "relative")
 
 # %% [markdown]
-# Look at *relative*: in five runs of six, it's [worse than a coin](#What's-below-a-coin)! (We
-# don't know why one run does better. These six come from a script that trains slightly
-# differently, so they won't match the runs on this page exactly.)
+# Look at *relative*: above it's nearly always right, and below, in five runs of six, it's [worse
+# than a coin](#What's-below-a-coin)! (So is *1-D* in four of six. These runs come from a script that
+# trains slightly differently, so they won't match those on this page exactly.)
 #
 # How can an offset know which half it's in? Think of which token the head reads. It's the
 # *class token*, and it has a place too: place 0, in front of all patches. Seen from there,
@@ -294,17 +299,25 @@ print(f"after: lower half {test(model, 'lower'):.0f}% right")
 # A or B.
 #
 # "Relative" sounds like something that can't know where it is. What a part knows is a question
-# for an experiment, not for its name. (What happens without a class token is in the [second
-# reading](#Without-a-class-token).)
+# for an experiment, not for its name. You could also shut the back door, by leaving the class token
+# out, or out of the offsets. Then the network [doesn't learn the question at
+# all](#Without-a-class-token) in as many steps.
 #
 # ## Positions with nothing to learn
 #
-# The two at the bottom of the figure have nothing to learn about positions. *Sin-cos* is a
-# fixed table: waves of several lengths across the columns, and the same waves down the rows
-# ([chapter 6](06_recipe.ipynb) used it). *RoPE* turns queries and keys by angles that grow with column
-# and row, so that a score depends on how far apart they are, in both directions separately
-# ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)). The class token isn't turned. Both
-# treat a column the same in every row, and both know the lower half without having seen it.
+# There are positions that nobody has to learn. *Sin-cos* is a fixed table: waves of several
+# lengths across the columns, and the same waves down the rows ([chapter 6](06_recipe.ipynb) used
+# it). *RoPE* ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)) turns every query and every key
+# like the hand of a clock, by an angle that grows from column to column, and another one from row
+# to row. The product of two hands depends only on the angle between them. So a score depends on
+# how far apart two patches are, across and down, and not on where. The class token isn't turned,
+# so to it a patch's angles do tell the place. But they tell column and row separately.
+
+# %% tags=["hide-input"]
+halves("2-D", "sin-cos", "RoPE")
+
+# %% [markdown]
+# Both treat a column the same in every row, and both know the lower half without having seen it.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 means = {
@@ -335,8 +348,8 @@ print(f"{test(faithful, 'all'):.0f}% right")
 # A coin. If that were your ablation, you'd write: "1-D positions don't help, compared with
 # none." No error, no warning.
 #
-# The reason is in [equation (1)](04_vit.ipynb). A token is a patch's numbers *plus* its
-# position. How large are the two?
+# The reason is in equation (1) of [chapter 4](04_vit.ipynb). A token is a patch's numbers *plus*
+# its position. How large are the two?
 
 # %%
 images, _ = puzzles(100, "all", seed=1)
@@ -367,35 +380,39 @@ for kind in ("1-D", "2-D"):
 figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 
 # %% [markdown]
-# With four times as many steps, the 2-D table always gets there, and the 1-D table in two runs
-# of three. (The relative one hears more from the start, perhaps because its vectors aren't
-# added to the patch but multiplied with the query.) The paper's networks train for many
-# thousands of steps. In a short ablation you're comparing how *fast* parts learn as much as how
-# good they end up. Before you believe "part X doesn't help", ask whether X ever had a chance.
+# With four times as many steps, the 2-D table always gets there, and the 1-D table in two runs of
+# three. The relative table is heard sooner, perhaps because its vectors aren't added to the patch
+# but multiplied with the query. But at 0.02 two of its runs stop at three quarters. We don't know
+# why, and haven't run them for longer.
+#
+# The paper's networks train for many thousands of steps. In a short ablation you're comparing how
+# *fast* parts learn as much as how good they end up. Before you believe "part X doesn't help", ask
+# whether X ever had a chance.
 #
 # ## Does it matter for photographs?
 #
 # With A and B, the kinds of position differ like day and night. But that question was all
 # about places. So let's ask what's in a photograph. A ViT with three blocks sees 10,000
 # pictures of CIFAR-10 forty times each, in patches of four pixels, and is judged on others.
-# Each kind has three seeds, and its own learning rate, chosen on yet other pictures. And
-# because of the mistake above, the 1-D table also gets the louder start.
+# Each kind has three seeds, and its own learning rate, chosen on yet other pictures.
 
 # %% [markdown] tags=["predict"]
 # With the 1-D table it gets 54% right, which isn't bad for so few pictures. **How many
 # points lower is it without any positions?**
+#
+# * less than one
+# * about four
+# * more than ten
 
 # %% tags=["hide-input"]
 photos = results.read("ablations-forty")["metrics"]
 ROWS = {"none": "none"}
 ROWS |= {"1-D, 0.02": "1-D/stem/0.02", "1-D, 0.5": "1-D/stem/0.5"}
 ROWS |= {"2-D, 0.02": "2-D/stem/0.02"}
-rows = {}
-for words, name in ROWS.items():
-    found = photos[name]
-    rows[words] = {"held out": found["per_seed"]}
-    rows[words] |= {"learned from": found["train_per_seed"]}
-figures.show(*ablations.runs(rows, "right (%)"))
+rows = {"no positions": "none", "1-D table": ROWS["1-D, 0.02"]}
+rows |= {"2-D table": ROWS["2-D, 0.02"]}
+rows = {words: {"new": photos[rows[words]]["per_seed"]} for words in rows}
+figures.show(*ablations.runs(rows, "new photographs right (%)"))
 
 # %% tags=["nbval-check-output", "hide-cell"]
 none, quiet, loud, grid = (photos[name]["value"] for name in ROWS.values())
@@ -404,22 +421,17 @@ assert loud < quiet
 print("checked: positions are worth points, and a loud start isn't")
 
 # %% [markdown]
-# Four points. By the [rule of chapter 5](#The-rule-about-luck) that's a result, and between the two
-# tables there's no difference. (All of them know part of their own pictures by heart, as the
-# orange points show.) The paper's Table 8 looks the same: with five labels per class of ImageNet,
-# a ViT-B/16 gets 61.4% without positions, 64.2% with the 1-D table, and 64.0% with the 2-D one or
-# with relative offsets.
-#
-# And the louder start, which A and B couldn't do without? Here it doesn't help. At most of the
-# [rates we tried](#How-loud?), it's even worse. Perhaps a quiet table has time to grow in forty
-# rounds, and a loud one begins as noise on every patch. So there's no loudness that's right
-# everywhere. It's one more thing to try before you call a part useless.
+# Four points. By the rule of [chapter 5](05_mnist.ipynb) [that's a result](#The-rule-about-luck),
+# and between the two tables there's no difference. The paper's Table 8 looks the same: with five
+# labels per class of ImageNet, a ViT-B/16 gets 61.4% without positions, 64.2% with the 1-D table,
+# and 64.0% with the 2-D one or with relative offsets. And the paper's 0.02 is fine here: in forty
+# rounds, a quiet table has time to grow, and a [louder start](#How-loud?) doesn't help.
 #
 # Why aren't positions worth more? Perhaps because a frog is green wherever it sits: a
-# photograph's patches tell a lot in any order. And why are both tables alike? Nothing was left
-# out of training here. The kinds only came apart in places they'd never seen, and
-# Table 8 tests none. (The paper's [axial attention](#Rows,-then-columns), and [heads and other
-# parts](#Heads,-and-what-was-added-since), are in the second reading.)
+# photograph's patches tell a lot in any order. And why are both tables equally good? No place was
+# left out of training. The kinds only differed at places they'd never seen, and Table 8 has no
+# such test. The paper's other ablations, [axial attention](#Rows,-then-columns) and [heads and
+# other parts](#Heads,-and-what-was-added-since), are in the second reading.
 #
 # ## Six networks, one question
 #
@@ -435,45 +447,48 @@ said = {
 ablations.Pairs(said)
 
 # %% tags=["hide-input"]
-for words in ("1-D", "relative"):
-    sure, wrong = ablations.below(said[words])
-    assert sure > 0.9 and wrong > 0.45, (words, sure, wrong)
-    print(f"both below, {words:8}: sure {sure:.0%}, wrong {wrong:.0%}")
+for half in ("upper", "lower"):
+    for words in ("1-D", "relative"):
+        sure, wrong = ablations.in_half(said[words], half)
+        assert sure > 0.9 and (wrong > 0.45) == (half == "lower")
+        print(f"both in the {half} half, {words:8}: ", end="")
+        print(f"sure {sure:4.0%}, wrong {wrong:3.0%}")
 
 # %% [markdown]
-# Below the line, *1-D* and *relative* don't hesitate. We call them sure where they give one
-# answer more than nine tenths. Above, that's everywhere, and below, it nearly is, though more
-# than half of the answers are wrong. Nothing in the answer warns you that the network is out
-# of its depth.
+# Below the line, *1-D* and *relative* don't hesitate. We call an answer sure if its probability is
+# above 0.9. In the upper half every answer is sure, and right. In the lower half nearly every one
+# is still sure, and more than half of them are wrong. Nothing in the answer warns you that the
+# network is out of its depth.
 #
 # Here are all places at once. Each small square stands for a row of A and a row of B, and
-# bright means right. The white frame holds the rows from training.
+# bright means right. The white frame holds the rows from training, and the number is the percentage
+# that's right where both are below.
 
 # %% tags=["hide-input"]
 maps = {words: ablations.right_by_rows(each) for words, each in said.items()}
 figures.show(*ablations.by_rows(maps))
 
 # %% [markdown]
-# With one of the two in the upper half, the 1-D network is right more often than a coin: it
-# knows half of the story. So does *relative*, except for the dark cross at row 5. With both
-# glyphs in that row, this seed is right in one case of five. It seems that the random vectors of
-# these places have them nearly in *reverse* order. With another seed, we'd expect the cross
-# elsewhere, or none.
+# With one of the two in the upper half, the 1-D network is right more often than a coin: it knows
+# half of the story. *Relative* knows as much, except for the dark cross at row 5. With both glyphs
+# in that row, it's right in one case of five. It seems that the six untrained vectors of this row
+# happen to run nearly from right to left. With another seed, we'd expect the cross elsewhere, or
+# none.
 #
 # And three networks know a half that they've never seen, since to them a column is the same
 # thing in every row. That's what 36 separate vectors can't know, whatever their accuracy says.
 #
 # ## What to take with you
 #
-# 1. An ablation says what a part is worth *on this task, in this training*. On a
-#    question about places, a table can be worth everything or nothing. In our one tiny network
-#    for photographs, it was worth four points.
+# 1. An ablation says what a part is worth *on this task, in this training*. On A and B, a table of
+#    positions was worth everything; started too quietly, the same table was worth nothing. On
+#    photographs, it was worth four points.
 # 2. With one vector per patch, a network can't know which of them share a column. What it was
 #    never shown, it doesn't know. With X and Y, sin-cos and RoPE it's built in.
-# 3. Draw every run. Without the spread of the seeds you can't tell a finding from luck, and
-#    without an equally large control you can't tell an idea from its size.
+# 3. Ask where training never went, and draw every run. An accuracy on more of the same hides what
+#    a network doesn't know, and so does a mean.
 #
-# **Five questions**
+# **Five questions** ([answers](#Solutions))
 #
 # 1. Why is a network without positions right half of the time, and not a little more?
 # 2. Which vectors of the 2-D table have never met A or B in training? Why does it matter so
@@ -481,8 +496,8 @@ figures.show(*ablations.by_rows(maps))
 # 3. How does the class token make a relative position absolute?
 # 4. Somebody reports that learned positions don't help in a run of 500 steps. What do you
 #    ask?
-# 5. A network with a new kind of block beats an old one of half its depth. What's the missing
-#    control?
+# 5. Your network is right in 99% of the test pictures. How would you find out whether there's a
+#    lower half that it doesn't know?
 #
 # Here one part had built in what another had to be shown. How much is such knowledge
 # worth, and does it stop being worth anything when there are enough pictures? **That's
@@ -501,8 +516,8 @@ figures.show(*ablations.by_rows(maps))
 # **2.** ★ Rows have six patches, and B comes five places after A in reading order. Where can B be,
 # as seen from A? And if it comes six places after?
 #
-# **3.** ★★ We've asked about left and right. Ask about *above and below* instead, and train on the
-# left half alone. Which of the six do you expect to fail, and where?
+# **3.** ★★ Ask whether A is *above* B instead, and train on the left half alone. Which of the six
+# networks do you expect to fail, and where?
 #
 # **4.** ★★ Write `relative_bias` for two dimensions: one table for how many columns apart, one
 # for how many rows. How many vectors are there for 6 × 6 patches? Which of the two tables is
@@ -519,13 +534,16 @@ figures.show(*ablations.by_rows(maps))
 # ### Without a class token
 #
 # There's another way to close the back door: take the class token away, and let the head read
-# the mean of the patches. Three seeds each, and for relative the same with 2,000 steps:
+# the mean of the patches. Three seeds each, and for relative the same with 2,000 steps. Or keep
+# the class token, and give attention offsets *across and down*, a vector for each pair of the two,
+# and one vector for whatever is seen from the class token. That's the last network, with six seeds:
 
 # %% tags=["hide-input"]
 names = {
     "2-D": "relation/2-D, no class token",
     "relative": "relation/relative, no class token",
     "relative, 2,000 steps": "longer/relative, no class token",
+    "across and down": "offsets/relative 2-D",
 }
 for words, name in names.items():
     for tested in ("upper", "lower"):
@@ -544,8 +562,9 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # The 2-D table doesn't need a class token. But the relative network doesn't learn the question
 # any more, not even in the upper half. You might say: of course, "five on" in rows of six can
 # mean five to the right, or one down and one to the *left*. But most offsets tell more than
-# that, and the last line says how often the offset alone could be right. So there was more to
-# learn, and we don't know why it isn't learned.
+# that, and the last line says how often the offset alone could be right. Offsets across and down
+# tell it every time, and aren't learned either. So there was more to learn in 500 steps, and we
+# don't know why it isn't learned. Only the place seems easy to find.
 #
 # ### What's below a coin
 #
@@ -555,10 +574,6 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # "leftness", the same in every picture. Such a random order agrees with the true one a little
 # too often or a little too seldom, and another seed draws another one. In our six 1-D runs you
 # see both: four are below a half, and two above.
-#
-# And why are nearly all points of *none* so close to 50, and not at 48 or 52? Five of the six
-# networks are right in 499 pictures or in 501, above and below. There are 499 "yes" in either
-# thousand, so they most likely say the same thing to every picture.
 #
 # ### How loud?
 #
@@ -573,10 +588,13 @@ figures.show(*ablations.rates(curves))
 
 
 # %% [markdown]
-# From 0.001 to 0.008 the loud start is two to three points behind the quiet one. With the spread of
-# all these runs [pooled](#The-rule-about-luck), each of these is a result. At 0.016
-# it has caught up. That's the largest rate that we tried, and the best for the loud start, so a
-# larger one might still help it. Each at its best, it's about two errors behind, which is hardly a hint.
+# We owe you the louder start, which A and B couldn't do without. From 0.001 to 0.008 it's two to
+# three points behind the quiet one, and with the spread of all these runs
+# [pooled](#The-rule-about-luck), each of these is a result. Perhaps a quiet table has time to grow
+# in forty rounds, and a loud one begins as noise on every patch. At 0.016 it has caught up. That's
+# the largest rate that we tried, and the best for the loud start, so a larger one might still help
+# it. Each at the rate that was chosen on other pictures (0.008 for the quiet 1-D table), the loud
+# one is two errors behind: at the edge of a hint. So there's no loudness that's right everywhere.
 #
 # We've trained relative positions for four rounds only, all with one rate. After those, relative
 # was two points ahead of *none* (a hint), and no further from the two tables than luck.
@@ -685,10 +703,10 @@ figures.show(*ablations.rates(curves))
 # ### The rule about luck
 #
 # A seed draws the first weights and the order of the pictures. Two networks of different size
-# begin differently even with the same seed, so there are no pairs, and we pool as in [chapter
-# 6](06_recipe.ipynb): the *pooled spread* is the root of the mean of all variances. The error of a
-# difference of two means is that spread times $\sqrt{2 / n}$. A difference below 2 errors is
-# nothing, from 2 to 3 it's a hint, and above 3 it's a result.
+# begin differently even with the same seed, so there are no pairs, and we pool: the *pooled spread*
+# is the root of the mean of all variances, and the error of a difference of two means is that
+# spread times $\sqrt{2 / n}$. Then the rule is that of [chapter 5](05_mnist.ipynb). A difference
+# below 2 errors is no result, from 2 to 3 it's a hint, and above 3 it's a result.
 
 
 # %%
@@ -710,9 +728,11 @@ for words in ("none", "1-D, 0.5"):
 # %% [markdown]
 # ### Heads, and what was added since
 #
-# The paper's head is a linear layer that begins at zero, and in pre-training it has a hidden layer
-# more. Later networks changed other small things. Here are five such changes, each one alone, in
-# the network of [the head's figure](#Who-reads-the-answer?). This time, each has its own rate:
+# The paper's head is a linear layer that begins at zero, and in pre-training it has an extra layer.
+# Later networks added other small things: *registers*, spare tokens beside the class token;
+# *QK-norm*, a layer norm on queries and keys; *layer scale*, a learned factor (here 0.1 at first)
+# on all that a block adds. Here's each one alone, in the network of [the head's
+# figure](#Who-reads-the-answer?), with its own rate:
 
 # %% tags=["hide-input"]
 since = results.read("ablations-since")["metrics"]
@@ -720,6 +740,7 @@ for name in sorted(since, key=lambda name: since[name]["value"]):
     found = since[name]
     apart = errors_apart(name, "as in the paper", since)
     told = f"{apart:+.1f} errors" if name != "as in the paper" else ""
+    name = name.replace("a layer more", "an extra layer")
     print(f"{name:24} {found['value']:.1f}%  {told}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -731,12 +752,9 @@ print("checked: which changes the rule calls results")
 
 
 # %% [markdown]
-# By the rule, both lines at the bottom are results: *layer scale*, a learned factor (here 0.1 at
-# first) on all that a block adds, and a head that begins at random. What the hidden layer loses is
-# one, too. Registers and QK-norm differ by no more than luck.
-#
-# But four rounds mostly tell who learns *fast*. A head of zeros gives the blocks nothing to learn
-# from in the first step, and a layer more is one more thing to train. Which is ahead after four
+# By the rule, the lead of the two at the bottom is a result, and so is the extra layer's loss. But
+# four rounds mostly tell who learns *fast*: a head of zeros gives the blocks nothing to learn from
+# in the first step, and an extra layer is one more thing to train. Which is ahead after four
 # hundred rounds, or in a large network, this table can't say.
 #
 # ## Where this is in the paper
@@ -770,6 +788,19 @@ print("checked: which changes the rule calls results")
 #   and gain, above all at sizes that weren't seen in training.
 #
 # ## Solutions
+#
+# <details><summary>Five questions</summary>
+#
+# 1. A picture and its mirror image have the same set of patches, so it says the same to both, and
+#    one of the two is a "yes".
+# 2. Y4, Y5 and Y6. "Left of" is a question about columns, and those are in X.
+# 3. It's in front of all patches, at place 0. So its offset to a patch is that patch's place.
+# 4. How large was the table at first, beside the patches? What happens in more steps, or with
+#    another rate, or a louder start?
+# 5. Test it on pictures that differ from all those in training in one thing that shouldn't matter.
+#    More of the same can't show it.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #

@@ -342,13 +342,13 @@ def test_a_term_shows_its_definition_until_escape(server, visit, size):
 def test_a_chapters_first_screen_has_a_picture_before_any_fold(server, tour):
     for page in CHAPTERS:
         tour.page.goto(server + page)
-        for size in ((1280, 800), (375, 700)):
-            tour.page.set_viewport_size(dict(zip(("width", "height"), size)))
+        for width, height in ((1280, 800), (375, 700)):
+            tour.page.set_viewport_size({"width": width, "height": height})
             picture, fold = tour.page.evaluate(
                 """["img", "details"].map((name) => document.querySelector(
                   `article ${name}`).getBoundingClientRect().top)"""
             )
-            assert picture < min(fold, size[1] - 60), (page, size, picture)
+            assert picture < min(fold, height - 60), (page, width, picture)
 
 
 def test_a_term_is_explained_once_on_a_page(site):

@@ -85,6 +85,11 @@ query
 查询
   Everyday too.
 
+Robot
+로봇
+机器人
+  A worker in a play, not any robots.
+
 token
 토큰
 词元
@@ -102,7 +107,7 @@ weight entropy
 """
 WORDS = """# Words of the tokens
 
-Class tokens, then a Token, another token, `MAC`, a Mac, macro, \
+Class tokens, then a Token, another token, `MAC`, a Mac, macro, robots, \
 [a token](#Some-Place).
 
 | a weight entropy |
@@ -215,7 +220,7 @@ def test_the_glossary_begins_with_its_letters(small_site):
     page = (small_site / "glossary.html").read_text()
     (line,) = re.findall(r'<p class="letters">(.*?)</p>', page, re.DOTALL)
     links = re.findall(r'href="#term-([\w-]+)">(\w)</a>', line)
-    assert [letter for _, letter in links] == list("CKMQTW")
+    assert [letter for _, letter in links] == list("CKMQRTW")
     assert links[0][0] == "class-token"
 
 

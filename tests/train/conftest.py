@@ -2,8 +2,6 @@
 
 import signal
 
-import signal
-
 import pytest
 
 from tests.train.runs import write_set

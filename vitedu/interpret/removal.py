@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.errors import UserError, counted
+from vitedu.evaluate.classify import check_has_classes
 from vitedu.interpret.rollout import as_vit
 from vitedu.interpret.tokens import outlier_tokens
 from vitedu.model import ViT
@@ -36,9 +37,10 @@ def deletion_curve(
     (b,) are the classes that are asked for, by default the model's own answers.
     A removed patch is seen by no token, and takes no part in a mean.
 
-    UserError: as from `without`.
+    UserError: the model has no classes; and as from `without`.
     """
     model = as_vit(model)  # once, for all shares
+    check_has_classes(model)
     if labels is None:
         labels = model(images).argmax(dim=-1)
     rows = []

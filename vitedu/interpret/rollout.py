@@ -131,8 +131,18 @@ def class_token_maps(maps: Iterable[Tensor], grid: tuple[int, int]) -> Tensor:
     `maps` as in `attention_rollout`; the class token is the first, and the
     patches of `grid` = (rows, columns) are last. What it takes from itself and
     from registers is left out.
+
+    UserError: there are no more tokens than patches, so none of the class.
     """
     rows, columns = grid
-    return torch.stack(
-        [x[:, :, 0, -rows * columns :].unflatten(-1, grid) for x in maps]
-    )
+    found = []
+    for weights in maps:
+        if weights.shape[-1] <= rows * columns:
+            raise UserError(
+                f"the maps have {weights.shape[-1]} tokens, and the grid has "
+                f"{rows * columns} patches, so there is no class token that "
+                "looks at them"
+            )
+        to_patches = weights[:, :, 0, -rows * columns :]
+        found.append(to_patches.unflatten(-1, grid))
+    return torch.stack(found)

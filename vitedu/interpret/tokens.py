@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vitedu.errors import UserError
 from vitedu.interpret.learned import grid_of
+from vitedu.interpret.rollout import as_vit
 
 # as many times the median norm as an outlier has at least
 TIMES = 4.0
@@ -20,13 +21,16 @@ TIMES = 4.0
 @torch.no_grad()
 def patch_tokens(model: nn.Module, images: Tensor, block: int = -1) -> Tensor:
     """The patches' tokens after a block, (b, n, d); -1 is the last."""
-    layers: Any = getattr(model, "get_intermediate_layers", None)
-    if layers is None:
+    if not hasattr(model, "get_intermediate_layers"):
+        model = as_vit(model)  # timm's EVA
+    read: Any = model
+    depth = len(read.blocks)
+    if not -depth <= block < depth:
         raise UserError(
-            f"a {type(model).__name__} doesn't have tokens; give a ViT"
+            f"there is no block {block}: the model has {depth}, counted from "
+            f"0 to {depth - 1}"
         )
-    blocks: Any = model.blocks
-    (tokens,) = layers(images, [block % len(blocks)])
+    (tokens,) = read.get_intermediate_layers(images, [block % depth])
     return tokens
 
 
@@ -88,12 +92,19 @@ def similar_to(
 ) -> Tensor:
     """How similar all patches are to the one at (row, column): (b, gh, gw).
 
-    Cosines of tokens, less the mean token of the image's other patches;
-    outliers don't count for the mean.
+    Cosines of tokens, less the mean token of the image's patches; outliers
+    don't count for the mean.
+
+    UserError: the grid has no such patch.
     """
-    tokens = patch_tokens(model, images, block)
     rows, columns = grid_of(model)
     row, column = patch
+    if not (0 <= row < rows and 0 <= column < columns):
+        raise UserError(
+            f"there is no patch {row, column}: the grid has {rows} rows and "
+            f"{columns} columns, counted from 0"
+        )
+    tokens = patch_tokens(model, images, block)
     usual = (~giants(tokens))[..., None].to(tokens)
     tokens = F.normalize(tokens, dim=-1)
     mean = (usual * tokens).sum(1, keepdim=True) / usual.sum(1, keepdim=True)

@@ -511,6 +511,8 @@
     } catch (error) {
       tell(status)(error);
     }
+    new ResizeObserver(() => losses && drawChart())
+      .observe(curve.parentElement);
     new MutationObserver(() => losses && drawChart())
       .observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }

@@ -94,8 +94,8 @@
           point(event);
         }
       } });
-    const VIEWS = { colours: "its components, as colours",
-      similar: "what is like one patch" };
+    const VIEWS = { colours: "components",
+      similar: "what is alike" };
     const [views, view] = choice("Show", VIEWS, draw);
     const said = make("output");
     const block = make("input", { type: "range", min: 1, step: 1,

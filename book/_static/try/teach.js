@@ -56,8 +56,9 @@ vitedu.teacher = function teacher(trainable, kernels, tasks) {
   /** A drawn picture, as `held` has them. */
   function draw(by, stream) {
     const { picture, truth } = by(stream);
-    return { bytes: picture, truth,
-      pixels: Float32Array.from(picture, (each) => each / 127.5 - 1) };
+    const pixels = new Float32Array(picture); // from() is far slower
+    for (let i = 0; i < pixels.length; i++) pixels[i] = pixels[i] / 127.5 - 1;
+    return { bytes: picture, truth, pixels };
   }
 
   /** What it doesn't learn from. */

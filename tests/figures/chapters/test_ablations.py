@@ -37,7 +37,8 @@ def test_a_network_that_is_right_above_alone():
     assert (right[3:] == 0).all() and (right[:, 3:] == 0).all()
     _, alt = ablations.by_rows({"one": right, "two": right})
     assert "one: 100% where it has learned, 0 below" in alt
-    assert ablations.below(tenths) == (1, 1)  # sure of all, and wrong
+    assert ablations.in_half(tenths, "lower") == (1, 1)  # sure, and wrong
+    assert ablations.in_half(tenths, "upper") == (1, 0)
     page = ablations.Pairs({"one": tenths})._repr_html_()
     assert f"&quot;one&quot;: &quot;{tenths}&quot;" in page
 
@@ -79,3 +80,11 @@ def test_what_a_network_costs_is_said_twice():
     found = [axes.lines[1].get_xdata().tolist() for axes in figure.axes]
     assert found == [[1.4, 1.4], [2.0, 2.0]]
     assert "other 41.0% at 1.40 times the multiply-adds and 2.00" in alt
+
+
+def test_what_grows_is_drawn_in_the_order_of_its_cost():
+    names = ("depth", "width", "MLP", "patches", "all")
+    grown = {name: [(1.0, [40.0, 42.0]), (0.5, [38.0])] for name in names}
+    figure, alt = ablations.shapes(grown)
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [0.5, 1.0]
+    assert "depth 38.0% at 0.5, 41.0% at 1.0" in alt

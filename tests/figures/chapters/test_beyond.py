@@ -103,6 +103,13 @@ def test_cells_have_the_colour_of_their_kind():
     assert axes.texts[0].get_color() == CLASS
     assert axes.texts[1].get_color() == PATCHES
     assert alt.endswith("found: 2 red cells, 1 white cells, 0 platelets.")
+    right = [torch.tensor(x) > 0 for x in ([1, 0], [1], [])]
+    picture = torch.rand(3, 12, 16)
+    figure, alt = beyond.cells(picture, boxes, names, "found", right)
+    drawn = figure.axes[0].patches
+    dashed = [box.get_linestyle() not in ("-", "solid") for box in drawn]
+    assert dashed == [False, True, False]
+    assert "2 red cells (1 right)" in alt and alt.endswith("are dashed.")
 
 
 def test_counts_are_off_by_their_mean_difference():

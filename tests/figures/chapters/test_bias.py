@@ -27,6 +27,13 @@ def test_puzzles_have_the_lines_of_their_patches():
     assert alt == "Two."
 
 
+def test_a_glyph_is_framed_where_it_is():
+    image, glyph = torch.full((16, 16), 0.5), torch.eye(4) / 2 + 0.25
+    image[3:7, 9:13] = glyph + 0.05
+    assert bias.corners(image, glyph[None]) == [(3, 9)]
+    assert bias.corners(image, 1 - glyph[None]) == []
+
+
 def test_accuracy_over_numbers_has_two_lines_for_each_network():
     panels = {"here": "same", "there": "same-off"}
     figure, alt = bias.by_number(METRICS, panels)
@@ -51,9 +58,9 @@ def test_pieces_are_beside_their_photograph():
 def test_both_answers_stand_beside_a_picture_in_pieces():
     told = ("anemone, 25%", "cat, 84%")
     figure, alt = bias.jumbled(
-        {name: (torch.rand(3, 8, 8), told) for name in ("cat", "cup")}
+        {name: (*torch.rand(2, 3, 8, 8), told) for name in ("cat", "cup")}
     )
-    for axes in figure.axes:
+    for axes in figure.axes[2:]:
         found = (axes.get_title(), axes.get_xlabel())
         assert found == ("anemone\n25%", "cat\n84%")
     assert "cup: anemone, 25%; with its table shuffled too: cat, 84%" in alt

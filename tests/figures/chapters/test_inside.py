@@ -32,6 +32,10 @@ def test_a_table_of_positions_has_a_map_for_each():
     assert "a: 2 by 2; two lines: 2 by 2" in " ".join(alt.split())
     figure, alt = inside.crosses({"": table}, step=2)
     assert figure.axes[0].images[0].get_array().shape == (2, 2)
+    figure, alt = inside.crosses({"": table}, framed=(1, 0))
+    (framed,) = figure.axes[0].patches  # a gap wide all round
+    assert framed.get_bbox().extents.tolist() == [-0.75, 2.25, 1.75, 4.75]
+    assert "framed row 1, column 0" in alt
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,10 @@ def test_maps_of_a_photograph_share_a_scale(titles, shape):
     )
     shown = figure.axes[1 : 1 + len(titles)]
     assert len({axes.images[0].get_clim() for axes in shown}) == 1
+    figure, _ = inside.looked_at(images, maps, ["cat", "cup"], shared=False)
+    shown = figure.axes[1 : 1 + len(titles)]
+    clims = {axes.images[0].get_clim() for axes in shown}
+    assert len(clims) == len(titles)
     assert alt.endswith("cat, cup.")
 
 
@@ -69,7 +77,8 @@ def test_tokens_without_a_place_are_below_the_picture():
     before, after = (axes.images[0].get_array() for axes in figure.axes[:2])
     assert before.shape == after.shape == (16, 14)
     assert before[0, 13] == 500 and before.mask[14:].all()
-    assert after[15, 5] == 400 and after[15, 7] == 9
+    assert after[15, 10] == 400 and after[15, 12] == 9
+    assert [x.get_text() for x in figure.axes[1].texts] == ["registers"]
     assert "before: 2 giants in the picture; after: 0 giants in" in alt
     assert alt.endswith("1 outside.")
 

@@ -14,14 +14,16 @@ LAWS = {
     "vit": (torch.tensor(12.0), torch.tensor(-0.1)),
     "resnet": (torch.tensor(24.0), torch.tensor(-0.2)),
 }
+REAL = ("R152x2", 200.0, 2.8)
 
 
 def test_a_point_per_network_in_the_colours_of_its_family():
-    figure, alt = scaling.table(POINTS)
+    figure, alt = scaling.table(POINTS, {"R50": 50})
     (axes,) = figure.axes
     colors = [to_hex(line.get_color()) for line in axes.lines]
     assert colors == [ATTENTION, PATCHES]
     assert "4 ViTs from 5.4 to 8.1%" in alt and "4 ResNets" in alt
+    assert words(axes) == ["R50", "R50"]  # both families have one for 50
 
 
 def test_the_arrow_is_as_long_as_a_resnet_needs():
@@ -36,11 +38,11 @@ def test_the_arrow_is_as_long_as_a_resnet_needs():
 def test_the_band_has_its_ends_in_words():
     ratio = torch.tensor([5.0, 3.0])
     figure, alt = scaling.times(
-        torch.tensor([55.0, 1200]), ratio, ratio - 1, ratio + 2
+        torch.tensor([55.0, 1200]), ratio, ratio - 1, ratio + 2, REAL
     )
     assert "5.0 times (4.0 to 7.0) at 55 exaFLOPs" in alt
     assert "3.0 times (2.0 to 5.0) at 1,200" in alt
-    assert words(figure.axes[0]) == ["the paper: 2 to 4"]
+    assert words(figure.axes[0]) == ["R152x2", "the paper: 2 to 4"]
 
 
 def test_every_set_has_its_interval():

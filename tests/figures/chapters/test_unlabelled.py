@@ -37,10 +37,11 @@ def test_the_answer_stands_between_question_and_truth():
 
 def test_one_digit_under_several_masks():
     masks = torch.stack([MASK, ~MASK])
-    figure, alt = unlabelled.guesses(PICTURES[0], masks, PICTURES[:2], 4)
-    first, second = (shown(axes) for axes in figure.axes[:2])
+    picture, answers = PICTURES[0], PICTURES[:2]
+    figure, alt = unlabelled.guesses(picture, masks, answers, [4, 9])
+    first, second = (shown(axes) for axes in figure.axes[1:3])
     assert not np.allclose(first, second)
-    assert "covered in 2 ways" in alt
+    assert "covered in 2 ways" in alt and alt.endswith("as 4, 9.")
 
 
 def test_the_step_is_named_from_which_on_the_mean_is_beaten():
@@ -93,13 +94,17 @@ def test_a_line_for_each_way_to_begin():
         for start in ["pixels", *starts]
         for k in unlabelled.SHOTS
     }
-    rates = {start: {"0.001": 40.0, "0.002": 60.0} for start in starts}
-    figure, alt = unlabelled.bought(metrics, rates)
+    metrics |= {
+        f"tuned/{start}{more}": measured(40.0, train_per_seed=[60.0, 62.0])
+        for start in starts
+        for more in ("", ", longer")
+    }
+    figure, alt = unlabelled.bought(metrics)
     left, right = figure.axes
-    assert len(left.lines) == len(starts) + 1
-    assert len(right.lines) == len(starts)
-    assert right.lines[0].get_xydata().tolist() == [[1, 40], [2, 60]]
-    assert "pixels 5% and 10%" in alt and "from scratch at best 60%" in alt
+    assert len(left.lines) == 3  # without masked patch prediction
+    assert right.lines[1].get_ydata().tolist() == [61, 61]
+    assert "pixels 5, 5, 5, 10%" in alt
+    assert "from scratch 40 (its own 61), 40 (its own 61)%" in alt
 
 
 def test_a_line_over_labels_for_each_start():

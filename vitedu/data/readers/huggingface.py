@@ -78,8 +78,8 @@ def parts(place: Path) -> dict[str, Path]:
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
-    dataset, column, labels, names = _open(place)
-    import datasets  # here: `_open` has said it if it isn't installed
+    dataset, column, labels, names = _contents(place)
+    import datasets  # here: `_contents` has said it if it isn't installed
 
     as_stored = datasets.Image(decode=False)
     encoded = dataset.select_columns([column]).cast_column(column, as_stored)
@@ -90,10 +90,10 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
 
 
 def class_names(place: Path) -> tuple[str, ...]:
-    return _open(parts(place).get("train", place))[-1]
+    return _contents(parts(place).get("train", place))[-1]
 
 
-def _open(place: Path) -> tuple[Any, str, Tensor, tuple[str, ...]]:
+def _contents(place: Path) -> tuple[Any, str, Tensor, tuple[str, ...]]:
     """A split, its column of pictures, its labels and its classes."""
     name, wanted = _address(place)
     splits = _splits(name)

@@ -70,12 +70,12 @@ def parts(place: Path) -> dict[str, Path]:
 
 def class_names(place: Path) -> tuple[str, ...]:
     name, *_ = _address(place)
-    return catalogue.CATALOGUE[name].class_names or _open(place)[-1]
+    return catalogue.CATALOGUE[name].class_names or _contents(place)[-1]
 
 
 def open_part(place: Path, folder: Path | None = None) -> Split:
     name, part, _ = _address(place)
-    dataset, root, labels, names = _open(place)
+    dataset, root, labels, names = _contents(place)
     where = f"{PREFIX}{name}:{part or 'train'}"
     reader = TorchvisionReader(dataset, where, labels)
     split = Split(where, reader, labels, names)
@@ -84,7 +84,7 @@ def open_part(place: Path, folder: Path | None = None) -> Split:
     return leave_out_unreadable(split, files_key([root], root, reader.digest))
 
 
-def _open(place: Path) -> tuple[Any, Path, Tensor, tuple[str, ...]]:
+def _contents(place: Path) -> tuple[Any, Path, Tensor, tuple[str, ...]]:
     name, part, data = _address(place)
     dataset, root = _open(name, part or "train", data)
     labels = kept_labels(dataset)

@@ -11,6 +11,7 @@ from torch import Tensor
 from vitedu.data import glyphs
 from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import (
+    ATTENTION,
     CLASS,
     DARK,
     MAP,
@@ -30,6 +31,7 @@ GRID = 6  # patches along a side of the puzzle
 LETTERS = (("A", PATCHES), ("B", CLASS))
 LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (PALE, "s"))
 AXES = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
+GROWN = (*AXES[:3], (ATTENTION, "^"), (CLASS, "v"))
 
 
 def places(images: Tensor) -> Tensor:
@@ -44,7 +46,7 @@ def places(images: Tensor) -> Tensor:
 
 def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
     """Pictures (n, 1, 24, 24) with their two glyphs named, and the answers."""
-    figure, grid = chart(WIDTH, 1.8, 1, len(images))
+    figure, grid = chart(WIDTH, 1.9, 1, len(images))
     for axes, image, label, pair in zip(
         grid, images, labels, places(images), strict=True
     ):
@@ -56,11 +58,9 @@ def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
             look = {"fill": False, "ec": color, "lw": 2.5}
             look["transform"] = axes.transData
             rectangle(axes, (left, top), (SIDE, SIDE), **look)
-            words = {"color": "white", "weight": "bold", "fontsize": 12}
-            words |= {"ha": "center", "va": "bottom" if top > 4 else "top"}
-            above = top - 0.3 if top > 4 else top + SIDE + 0.3
-            box = {"facecolor": color, "edgecolor": "none", "pad": 1.5}
-            axes.text(left + SIDE / 2, above, letter, bbox=box, **words)
+            words = {"color": color, "weight": "bold", "fontsize": 15}
+            words |= {"ha": "center", "va": "top"}  # below the picture
+            axes.text(left + SIDE / 2, 24, letter, **words)
         axes.set_title("yes" if label else "no", fontsize=13, weight="bold")
     said = ", ".join("yes" if x else "no" for x in labels)
     alt = (
@@ -100,18 +100,19 @@ def answers(tenths: str) -> tuple[Tensor, Tensor, Tensor]:
     return cells, torch.tensor([int(x) for x in tenths]), is_left
 
 
-def below(tenths: str) -> tuple[float, float]:
-    """Of the pairs in the lower half, how many are sure and how many wrong.
+def in_half(tenths: str, half: str) -> tuple[float, float]:
+    """Of the pairs in the upper or lower half, how many are sure, and wrong.
 
     Sure is a probability under a tenth or over nine.
     """
     cells, said, is_left = answers(tenths)
-    low = (cells >= GRID**2 // 2).all(dim=1)
+    low = cells >= GRID**2 // 2
+    there = (low if half == "lower" else ~low).all(dim=1)
     sure = (said == 0) | (said == 9)
     wrong = (said >= 5) != is_left
     return (
-        sure[low].double().mean().item(),
-        wrong[low].double().mean().item(),
+        sure[there].double().mean().item(),
+        wrong[there].double().mean().item(),
     )
 
 
@@ -140,6 +141,10 @@ def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
         half = GRID // 2
         rectangle(axes, (-0.5, -0.5), (half, half), **look)
         axes.set_title(name, fontsize=12)
+        share = right[half:, half:].mean().item()
+        look = {"ha": "center", "va": "center", "fontsize": 11}
+        look["color"] = "black" if share > 60 else "white"
+        axes.text(GRID - 2, GRID - 2, f"{share:.0f}", weight="bold", **look)
         ticks = range(GRID), [str(x + 1) for x in range(GRID)]
         axes.set_xticks(*ticks, fontsize=10)
         axes.set_yticks(*ticks, fontsize=10)
@@ -257,6 +262,43 @@ def costs(
         frameon=False,
     )
     alt = f"Accuracy over what a network costs: {'; '.join(told)}."
+    return figure, alt
+
+
+def shapes(
+    grown: Mapping[str, Sequence[tuple[float, Sequence[float]]]],
+) -> "tuple[Figure, str]":
+    """What grows, as {name: pairs of relative compute and percent per seed}."""
+    figure, axes = chart(WIDTH, 3.8)
+    told = []
+    for (name, pairs), (color, marker) in zip(
+        grown.items(), GROWN, strict=True
+    ):
+        pairs = sorted(pairs, key=lambda pair: pair[0])
+        costs, runs = zip(*pairs, strict=True)
+        means = [_mean(each) for each in runs]
+        look = {"color": color, "linewidth": 2, "markersize": 6}
+        axes.plot(costs, means, marker=marker, label=name, **look)
+        for cost, each in pairs:
+            dots = {"color": color, "alpha": 0.4, "markersize": 4, "mew": 0}
+            axes.plot([cost] * len(each), each, marker, **dots)
+        ways = (
+            f"{y:.1f}% at {x:.1f}" for x, y in zip(costs, means, strict=True)
+        )
+        told.append(f"{name} {', '.join(ways)}")
+    axes.set(xscale="log")
+    ticks = (0.25, 0.5, 1, 2, 4)
+    axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("multiply-adds (times the base)", fontsize=12)
+    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.legend(fontsize=11, frameon=False)
+    bare(axes)
+    alt = (
+        "Accuracy over relative compute, one line for each thing that grows, "
+        f"all through the base at 1: {'; '.join(told)}."
+    )
     return figure, alt
 
 

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def outlines(
             look = {"colors": color, "linewidths": width}
             axes.contour(mask.float().numpy(), levels=[0.5], **look)
     alt = (
-        f"{len(pictures)} new drawn pictures, each with one figure on textured "
+        f"{len(pictures)} new drawn pictures, each with one shape on textured "
         f"ground, and the outline that was found round it: mean IoU "
         f"{iou:.0f}%."
     )
@@ -67,7 +68,7 @@ def patches_of(picture: Tensor, shares: Tensor) -> "tuple[Figure, str]":
     part = ((shares > 0) & (shares < 1)).sum().item()
     alt = (
         f"A drawn picture in {shares.numel()} patches, and how much of each "
-        f"the figure covers: {int((shares == 1).sum())} patches wholly, {part} "
+        f"the shape covers: {int((shares == 1).sum())} patches wholly, {part} "
         f"in part, the others not at all."
     )
     return figure, alt
@@ -78,7 +79,7 @@ def by_block(
 ) -> "tuple[Figure, str]":
     """IoU by block for a few numbers of pictures; every seed is a pale dot.
 
-    `guess` is the IoU of calling everything figure.
+    `guess` is the IoU of calling everything shape.
     """
     figure, axes = chart(WIDTH, 3.5)
     listed = []
@@ -100,9 +101,9 @@ def by_block(
             "block 12"
         )
     axes.axhline(guess, color="0.6", linestyle="--", linewidth=1)
-    note(axes, "all is figure", (12, guess), (0, 4), 10, ha="right")
+    note(axes, "all is shape", (12, guess), (0, 4), 10, ha="right")
     axes.set(xlabel="tokens after block", ylabel="IoU on new pictures (%)")
-    axes.set(xticks=range(1, 13), xlim=(0.6, 12.4), ylim=(0, 100))
+    axes.set(xticks=range(1, 13), xlim=(0.6, 12.4), ylim=(10, 90))
     lines, names = axes.get_legend_handles_labels()
     look = {"frameon": False, "fontsize": 11, "loc": (0.45, 0.27)}
     axes.legend(lines[::-1], names[::-1], **look)
@@ -111,11 +112,18 @@ def by_block(
 
 
 def first_component(picture: Tensor, values: Tensor) -> "tuple[Figure, str]":
-    """A photograph (3, h, w), and its first component (gh, gw)."""
+    """A photograph (3, h, w), and its first component (gh, gw).
+
+    The four corners of 4 by 4 patches have frames.
+    """
     figure, grid = _grid(1, 2)
     left, right = grid.flat
     draw_picture(left, picture)
     right.imshow(values.numpy(), cmap=MAP)
+    far_end = len(values) - 4.5
+    for at in product((-0.5, far_end), repeat=2):
+        look = {"fill": False, "ec": CLASS, "lw": 2.5, "clip_on": False}
+        rectangle(right, at, (4, 4), **look)
     far = (values - values.median()).abs()
     marked = (far > far.max() / 2).nonzero().tolist()
     ends = (0, 1, len(values) - 2, len(values) - 1)
@@ -161,7 +169,7 @@ def kin(
         draw_picture(axes, picture)
         below.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=1)
         side = picture.shape[1] / len(each)
-        frame_patch(axes, patch, side, (("black", 5), ("white", 3)))
+        frame_patch(axes, patch, side, (("black", 4), ("white", 1.5)))
         frame_patch(below, patch, 1, (("black", 3), ("white", 1.5)))
         shares.append(f"{(each > 0.5).double().mean().item():.0%}")
     alt = (
@@ -224,9 +232,16 @@ def numpy_bytes(numbers: Any) -> bytes:
 
 
 def cells(
-    picture: Tensor, boxes: Sequence[Tensor], names: Sequence[str], what: str
+    picture: Tensor,
+    boxes: Sequence[Tensor],
+    names: Sequence[str],
+    what: str,
+    right: Sequence[Tensor] | None = None,
 ) -> "tuple[Figure, str]":
-    """A picture (3, h, w) with the boxes (n, 4) of each class."""
+    """A picture (3, h, w) with the boxes (n, 4) of each class.
+
+    Those that aren't `right`, (n,) of bool for each class, are dashed.
+    """
     height, width = picture.shape[1:]
     figure, axes = chart(WIDTH, WIDTH * height / width + 0.4)
     axes.axis("off")
@@ -235,19 +250,24 @@ def cells(
     for k, (name, some) in enumerate(zip(names, boxes, strict=True)):
         color, width = LOOKS[k]
         look = {"transform": axes.transAxes, "color": color}
-        for left, top, right, bottom in some.tolist():
+        for number, (x, y, x2, y2) in enumerate(some.tolist()):
             box = {"fill": False, "ec": color, "lw": thin * width}
-            rectangle(axes, (left, top), (right - left, bottom - top), **box)
+            if right is not None and not right[k][number]:
+                box |= {"ls": (0, (4, 3)), "lw": 0.8 * width}
+            rectangle(axes, (x, y), (x2 - x, y2 - y), **box)
         words = f"{name} {len(some)}"
         axes.text(
             0.02 + 0.34 * k, -0.07, words, fontsize=12, weight="bold", **look
         )
     counted = ", ".join(
-        f"{len(some)} {name}" for name, some in zip(names, boxes, strict=True)
+        f"{len(some)} {name}"
+        + (f" ({int(right[k].sum())} right)" if right is not None else "")
+        for k, (name, some) in enumerate(zip(names, boxes, strict=True))
     )
+    dashed = "" if right is None else " Wrong ones are dashed."
     return (
         figure,
-        f"A microscope picture of blood with boxes, {what}: {counted}.",
+        f"A microscope picture of blood with boxes, {what}: {counted}.{dashed}",
     )
 
 
@@ -276,7 +296,7 @@ def counted(
     grid[0].set_ylabel("counted", fontsize=11)
     alt = (
         f"Cells counted in {len(found)} pictures against the true numbers, a "
-        f"panel for each kind, dots near the diagonal. Off by a picture, on "
-        f"the mean: {', '.join(listed)}."
+        f"panel for each kind with its diagonal. "
+        f"Off by, per picture: {', '.join(listed)}."
     )
     return figure, alt

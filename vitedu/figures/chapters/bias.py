@@ -9,8 +9,9 @@ from torch import Tensor
 
 from vitedu.figures.chapters.resnets import NETWORKS, standard_error
 from vitedu.figures.charts import WIDTH, bare, chart
-from vitedu.figures.palette import ATTENTION, CLASS, PALE, PATCHES
+from vitedu.figures.palette import ATTENTION, CLASS, DARK, PALE, PATCHES
 from vitedu.figures.photos import draw_picture, pictures
+from vitedu.figures.schematic import rectangle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,11 +25,14 @@ PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
 
 def puzzles(
-    rows: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str
+    rows: Mapping[str, tuple[Tensor, Sequence[str]]],
+    alt: str,
+    framed: Tensor | None = None,
 ) -> "tuple[Figure, str]":
     """Rows of grey pictures (n, h, w) in 0..1, with words under each.
 
-    Lines show the patches of 4 x 4 pixels.
+    Lines show the patches of 4 x 4 pixels. Which of the glyphs `framed` (m, 4,
+    4) are in a picture is marked by a frame.
     """
     columns = max(len(words) for _, words in rows.values())
     height = 0.3 + WIDTH / columns
@@ -43,9 +47,21 @@ def puzzles(
                 look = {"color": PATCHES, "linewidth": 0.8}
                 axes.axhline(place - 0.5, **look)
                 axes.axvline(place - 0.5, **look)
+            if framed is not None:
+                for top, left in corners(image, framed):
+                    look = {"fill": False, "ec": CLASS, "lw": 2.5, "zorder": 3}
+                    look["transform"] = axes.transData
+                    rectangle(axes, (left - 0.5, top - 0.5), (4, 4), **look)
             axes.set(xticks=[], yticks=[], xlabel=said)
             axes.xaxis.label.set_size(12)
     return figure, alt
+
+
+def corners(image: Tensor, glyphs: Tensor) -> list[tuple[int, int]]:
+    """Rows and columns where one of the glyphs (m, 4, 4) is in (h, w)."""
+    windows = image.unfold(0, 4, 1).unfold(1, 4, 1)  # (h - 3, w - 3, 4, 4)
+    far = (windows[:, :, None] - glyphs).abs().amax(dim=(3, 4))  # noise only
+    return [(int(y), int(x)) for y, x in (far < 0.25).any(dim=2).nonzero()]
 
 
 def pieces(shown: Mapping[str, Tensor], alt: str) -> "tuple[Figure, str]":
@@ -54,27 +70,30 @@ def pieces(shown: Mapping[str, Tensor], alt: str) -> "tuple[Figure, str]":
 
 
 def jumbled(
-    shown: Mapping[str, tuple[Tensor, Sequence[str]]],
+    shown: Mapping[str, tuple[Tensor, Tensor, Sequence[str]]],
 ) -> "tuple[Figure, str]":
-    """Photographs in pieces (3, h, w) in 0..1, and two answers to each.
+    """Photographs (3, h, w) in 0..1, in pieces too, and two answers to those.
 
     The second is given with the table of positions in the pieces' order.
     """
-    figure, grid = chart(WIDTH, 3.0, 1, len(shown))
+    figure, (above, below) = chart(WIDTH, 4.7, 2, len(shown))
     told = []
-    for axes, (name, (picture, (alone, both))) in zip(
-        grid, shown.items(), strict=True
+    for over, axes, (name, (whole, picture, (alone, both))) in zip(
+        above, below, shown.items(), strict=True
     ):
+        draw_picture(over, whole)
         draw_picture(axes, picture)
-        axes.set(xticks=[], yticks=[])
+        for each in (over, axes):
+            each.set(xticks=[], yticks=[])
         axes.set_title(alone.replace(", ", "\n"), fontsize=11, color=CLASS)
         look = {"fontsize": 11, "color": ATTENTION, "weight": "bold"}
         axes.set_xlabel(both.replace(", ", "\n"), **look)
         told.append(f"{name}: {alone}; with its table shuffled too: {both}")
     alt = (
-        "Three photographs in 196 pieces each, nothing can be made out. Above "
-        "each what the ViT says of the pieces, below what it says with its "
-        f"table of positions in the same order. {'. '.join(told)}."
+        "Three photographs, and under each its 196 pieces in another order, "
+        "where nothing can be made out. Above the pieces what the ViT says of "
+        "them, below what it says with its table of positions in the same "
+        f"order. {'. '.join(told)}."
     )
     return figure, alt
 
@@ -101,13 +120,14 @@ def by_number(
         axes.axhline(50, color=PALE, linestyle=":", linewidth=1)
         axes.set_title(title, fontsize=12)
         axes.set(xscale="log", xlim=(200, 450_000), ylim=(43, 103))
-        axes.set_xticks(
-            [300, 3_000, 30_000, FRESH], ["300", "3k", "30k", "fresh"]
-        )
+        axes.set_xticks([*NUMBERS.values()], NUMBERS)
         axes.minorticks_off()
-        axes.tick_params(labelsize=11)
+        axes.tick_params(labelsize=10)
         bare(axes)
         told.append(f"{title.replace(chr(10), ' ')}: {'; '.join(said)}")
+    dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+    grid[0, 1].plot([], [], label="its own pictures", **dashed)
+    grid[0, 1].plot([], [], color=DARK, linewidth=2, label="new ones")
     handles, names = grid[0, 1].get_legend_handles_labels()
     look = {"fontsize": 11, "frameon": False, "ncols": 3}
     figure.legend(handles, names, loc="outside upper center", **look)

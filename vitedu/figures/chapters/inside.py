@@ -22,6 +22,7 @@ from vitedu.figures.palette import (
 )
 from vitedu.figures.photos import draw_picture
 from vitedu.figures.report.examples import jpeg
+from vitedu.figures.schematic import rectangle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,8 +60,7 @@ def distances(
             f"{found.numel()} are above the line"
         )
     grid[0, 0].set_ylabel("distance of attention (pixels)")
-    words = "looks everywhere equally" if len(panels) == 1 else "everywhere"
-    note(grid[0, 0], words, (0.6, uniform), (0, 4), 10)
+    note(grid[0, 0], "everywhere", (0.6, uniform), (0, 4), 10)
     alt = (
         "A dot for each head over the number of its block, with a line at "
         f"{uniform:.0f} pixels, where a head is that looks everywhere equally. "
@@ -85,12 +85,16 @@ def filters(components: Tensor) -> "tuple[Figure, str]":
 
 
 def crosses(
-    maps: Mapping[str, Tensor], step: int = 1, columns: int = 3
+    maps: Mapping[str, Tensor],
+    step: int = 1,
+    columns: int = 3,
+    framed: tuple[int, int] | None = None,
 ) -> "tuple[Figure, str]":
     """How alike positions are, (gh, gw, gh, gw): a map for each patch.
 
     All maps of a table in a grid, those of every `step`-th row and column; the
-    tables are side by side under their titles, on one scale from -1 to 1.
+    tables are side by side under their titles, on one scale from -1 to 1. The
+    map of the patch `framed` (row, column) has a frame, if it's among them.
     """
     columns = min(columns, len(maps))
     rows = -(-len(maps) // columns)
@@ -107,6 +111,13 @@ def crosses(
         axes.axis("off")
         words = " ".join(title.split())
         told.append(f"{words}: {len(chosen)} by {chosen.shape[1]}")
+        if framed is not None:
+            high, wide = similarity.shape[2:]
+            top = framed[0] // step * (high + 1) - 0.75
+            left = framed[1] // step * (wide + 1) - 0.75
+            look = {"fill": False, "ec": CLASS, "lw": 2.5}
+            rectangle(axes, (left, top), (wide + 0.5, high + 0.5), **look)
+            told[-1] += f", framed row {framed[0]}, column {framed[1]}"
     label = "cosine of two positions"
     figure.colorbar(
         shown, ax=panels, location="bottom", aspect=40, shrink=0.8, label=label
@@ -140,11 +151,12 @@ def looked_at(
     maps: Mapping[str, Sequence[Tensor]],
     answers: Sequence[str],
     bright: str = "its answer came from",
+    shared: bool = True,
 ) -> "tuple[Figure, str]":
     """Photographs (3, h, w), and beside each a map, bright where `bright` says.
 
     `maps` are (gh, gw) by title. Those of a photograph share one scale, from
-    the lowest share to the highest.
+    the lowest share to the highest, or have one each.
     """
     wide = 1 + len(maps)
     in_row = 2 if wide == 2 else 1
@@ -159,15 +171,17 @@ def looked_at(
         draw_picture(first, image)
         first.set_title(answer, fontsize=11, loc="left")
         own = [each[number] for each in maps.values()]
-        low = min(each.min() for each in own)
-        high = max(each.max() for each in own)
+        ends = (
+            {
+                "vmin": min(each.min() for each in own),
+                "vmax": max(each.max() for each in own),
+            }
+            if shared
+            else {}
+        )
         for axes, title, each in zip(others, maps, own, strict=True):
             axes.imshow(
-                each.numpy(),
-                cmap=MAP,
-                vmin=low,
-                vmax=high,
-                interpolation="bilinear",
+                each.numpy(), cmap=MAP, interpolation="bilinear", **ends
             )
             axes.set_title(title, fontsize=11)
     alt = (
@@ -237,9 +251,10 @@ def norms(
         patches, others = found[-gh * gw :].view(gh, gw), found[: -gh * gw]
         shown = torch.full((gh + below, gw), torch.nan)
         shown[:gh] = patches
-        middle = gw // 2 - len(others)
-        for number, norm in enumerate(others):
-            shown[gh + 1, middle + 2 * number] = norm
+        for number, norm in enumerate(others, start=-len(others)):
+            shown[gh + 1, 2 * number] = norm
+        if len(others):
+            note(axes, "registers", (0, gh + 1), (-4, -4), 10)
         drawn = axes.imshow(shown.numpy(), cmap=MAP, norm=scale)
         axes.set_title(title, fontsize=11)
         giants = int((patches > GIANT).sum())
@@ -291,8 +306,7 @@ def costs(rows: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
     places, told = range(len(rows)), []
     for place, (name, row) in zip(places, rows.items(), strict=True):
         more, error = row["more"], row["error_of_more"]
-        color = CLASS if more > 0.1 else ATTENTION
-        axes.barh(place, more, color=color, xerr=2 * error, capsize=4)
+        axes.barh(place, more, color=ATTENTION, xerr=2 * error, capsize=4)
         told.append(f"{name} {more:+.3f} ± {error:.3f}")
     axes.set_yticks(list(places), list(rows), fontsize=11)
     axes.set(xlabel="loss added")

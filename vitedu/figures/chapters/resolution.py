@@ -67,6 +67,11 @@ def cuts(
             axes.axvline(edge - 0.5, color=PATCHES, linewidth=0.6)
         for edge in range(PATCH, height, PATCH):
             axes.axhline(edge - 0.5, color=PATCHES, linewidth=0.6)
+        if width > 2 * height:  # what a square input would see of it
+            left, right = (width - height) / 2, (width + height) / 2
+            corners = [(left, 1), (right, 1), (right, height - 2)]
+            corners += [(left, height - 2), (left, 1)]
+            axes.plot(*zip(*corners, strict=True), color=CLASS, linewidth=3)
         size = f"{height}{TIMES}{width} pixels"
         number = f"{height // PATCH * (width // PATCH)} patches"
         axes.set_title(f"{size}\n{number}", fontsize=11, color=PATCHES)

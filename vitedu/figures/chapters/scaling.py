@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vitedu.figures.chapters.resnets import NETWORKS
 from vitedu.figures.charts import WIDTH, bare, chart, note
-from vitedu.figures.palette import ATTENTION, CLASS, DARK, PALE
+from vitedu.figures.palette import ATTENTION, CLASS, DARK, PALE, PATCHES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +19,13 @@ PAPER = (2, 4)  # times, as the paper says
 TICKS = (50, 100, 200, 500, 1000, 2000, 5000)
 
 
-def table(points: Points) -> "tuple[Figure, str]":
-    """Accuracies over exaFLOPs, a point per network: {family: (n,), (n,)}."""
+def table(
+    points: Points, named: Mapping[str, float] | None = None
+) -> "tuple[Figure, str]":
+    """Accuracies over exaFLOPs, a point per network: {family: (n,), (n,)}.
+
+    `named` are networks to name, by what they cost.
+    """
     figure, axes = chart(WIDTH, 3.3)
     told = []
     for family, (cost, accuracy) in points.items():
@@ -31,6 +36,7 @@ def table(points: Points) -> "tuple[Figure, str]":
             f"{len(cost)} {name}s from {accuracy.min():.1f} to "
             f"{accuracy.max():.1f}%"
         )
+        _name(axes, named, cost, accuracy, (-7, -11), "right")
     _costs(axes)
     axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
     axes.legend(fontsize=11, frameon=False, loc="lower right")
@@ -43,11 +49,15 @@ def table(points: Points) -> "tuple[Figure, str]":
 
 
 def laws(
-    points: Points, laws: Mapping[str, tuple[Tensor, Tensor]], budget: float
+    points: Points,
+    laws: Mapping[str, tuple[Tensor, Tensor]],
+    budget: float,
+    named: Mapping[str, float] | None = None,
 ) -> "tuple[Figure, str]":
     """Errors (n,) over costs (n,) with lines (a, b), both axes in logarithms.
 
-    An arrow leads from the ViTs' line at `budget` to the ResNets'.
+    An arrow leads from the ViTs' line at `budget` to the ResNets'. `named` are
+    networks to name, by what they cost.
     """
     figure, axes = chart(WIDTH, 4)
     axes.set_yscale("log")
@@ -56,6 +66,7 @@ def laws(
         name, color, marker = NETWORKS[family]
         a, b = (number.item() for number in laws[family])
         axes.plot(cost, error, marker, color=color, markersize=8)
+        _name(axes, named, cost, error, (0, -18), "center")
         ends = torch.stack([cost.min(), cost.max()])
         axes.plot(ends, a * ends**b, color=color, linewidth=2)
         words = rf"{name}: $E = {a:.0f}\,C^{{{b:.2f}}}$"
@@ -85,15 +96,25 @@ def laws(
 
 
 def times(
-    budgets: Tensor, ratio: Tensor, low: Tensor, high: Tensor
+    budgets: Tensor,
+    ratio: Tensor,
+    low: Tensor,
+    high: Tensor,
+    real: tuple[str, float, float],
 ) -> "tuple[Figure, str]":
-    """How many times more, over a ViT's budget (n,), with its interval."""
+    """How many times more, over a ViT's budget (n,), with its interval.
+
+    `real` is a network, a ViT's budget, and how many times that it took.
+    """
     figure, axes = chart(WIDTH, 3.3)
     axes.set_yscale("log")
     axes.axhspan(*PAPER, color=PALE, alpha=0.35, linewidth=0)
     look = {"alpha": 0.3, "color": ATTENTION, "linewidth": 0}
     axes.fill_between(budgets.numpy(), low.numpy(), high.numpy(), **look)
     axes.plot(budgets, ratio, color=ATTENTION, linewidth=2.5)
+    name, *place = real
+    axes.plot(*place, "s", color=PATCHES, markersize=8)
+    note(axes, name, place, (8, -4), 11, color=PATCHES)
     said = "the paper: 2 to 4"
     note(axes, said, (budgets[0].item(), 2), (6, 5), 11, color=DARK)
     _costs(axes)
@@ -109,7 +130,8 @@ def times(
         "How many times a ViT's compute a ResNet needs for the same error, "
         f"with a band of 90%: {first} at {budgets[0]:.0f} exaFLOPs, falling "
         f"to {last} at {budgets[-1]:,.0f}. A grey band from 2 to 4 is the "
-        "paper's sentence."
+        f"paper's sentence. A point says that {name} needs {place[1]:.1f} "
+        f"times {place[0]:.0f}."
     )
     return figure, alt
 
@@ -142,7 +164,8 @@ def sets(found: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
 def ours(curves: Points) -> "tuple[Figure, str]":
     """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
 
-    An arrow leads from a ViT's end back to the ResNet that was as good.
+    An arrow leads from a ViT's end back to where a ResNet was as good, each the
+    middle one of its runs.
     """
     figure, axes = chart(WIDTH, 3.8)
     told = []
@@ -158,7 +181,8 @@ def ours(curves: Points) -> "tuple[Figure, str]":
     last = ends.sort().values[len(ends) // 2].item()  # of three the middle one
     cost, losses = curves["resnet"]
     runs = [cost[(loss <= last).nonzero()[0, 0]] for loss in losses]
-    there, start = min(runs).item(), curves["vit"][0][-1].item()
+    there = sorted(runs)[len(runs) // 2].item()
+    start = curves["vit"][0][-1].item()
     look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
     look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
     axes.annotate("", (there, last), (start, last), arrowprops=look)
@@ -177,10 +201,25 @@ def ours(curves: Points) -> "tuple[Figure, str]":
     alt = (
         "Loss on new shapes over the compute so far, in logarithms, three runs "
         f"of each family, which end on {', '.join(told)} in the mean. An "
-        f"arrow from a ViT's end, at {last:.2f}, back to the first ResNet that "
-        f"was as good says {times}."
+        f"arrow from a ViT's end, at {last:.2f}, back to where a ResNet was as "
+        f"good says {times}."
     )
     return figure, alt
+
+
+def _name(
+    axes: "Axes",
+    named: Mapping[str, float] | None,
+    cost: Tensor,
+    heights: Tensor,
+    offset: tuple[float, float],
+    ha: str,
+) -> None:
+    """Names beside those networks of a family that cost what `named` says."""
+    for name, found in (named or {}).items():
+        for x, y in zip(cost.tolist(), heights.tolist(), strict=True):
+            if x == found:
+                note(axes, name, (x, y), offset, 11, ha=ha)
 
 
 def _costs(axes: "Axes") -> None:

@@ -419,20 +419,22 @@ def ladder(
 ) -> "tuple[Figure, str]":
     """How many times as fast a step is, by network, after each line."""
     lines = [*next(iter(times.values()))]
-    figure, axes = chart(WIDTH, 0.42 * len(lines) + 1.1)
+    figure, axes = chart(WIDTH, 0.6 * len(lines) + 1.1)
     told = []
-    for (name, reached), color in zip(
-        times.items(), (PATCHES, POSITIONS), strict=False
+    for (name, reached), color, offset in zip(
+        times.items(), (PATCHES, POSITIONS), (-0.2, 0.2), strict=False
     ):
-        look = {"marker": "o", "markersize": 6, "linewidth": 2.5}
         values = [reached[line] for line in lines]
-        axes.plot(values, range(len(lines)), color=color, label=name, **look)
+        rows = [row + offset for row in range(len(lines))]
+        axes.barh(rows, values, 0.37, color=color, label=name)
+        for place in zip(values, rows, strict=True):
+            beside = (max(place[0], 1), place[1])  # right of the line
+            note(axes, f"{place[0]:.1f}", beside, (4, -4), 11)
         listed = ", ".join(f"{reached[line]:.1f} {line}" for line in lines)
         told.append(f"{name}: {listed}")
     axes.axvline(1, color=DARK, linewidth=1)
     axes.set_yticks(range(len(lines)), lines)
     axes.invert_yaxis()
-    axes.set_xlim(0)
     axes.tick_params(labelsize=11)
     axes.set_xlabel("images a second, times those of float32", fontsize=12)
     axes.legend(frameon=False, fontsize=12, loc="upper right")

@@ -90,16 +90,30 @@ def completed(
 
 
 def guesses(
-    picture: Tensor, masks: Tensor, found: Tensor, patch: int = 4
+    picture: Tensor,
+    masks: Tensor,
+    found: Tensor,
+    read: Sequence[int],
+    patch: int = 4,
 ) -> "tuple[Figure, str]":
-    """One picture (1, h, w) under several masks (b, n), and the answers."""
-    figure, grid = _strips(2, len(masks), ("shown", "completed"))
-    for column, (mask, answer) in enumerate(zip(masks, found, strict=True)):
-        draw_picture(grid[0, column], seen(picture, mask, patch))
-        draw_picture(grid[1, column], answer)
+    """One picture (1, h, w) under several masks (b, n), and the answers.
+
+    `read` are what a classifier says of each answer.
+    """
+    figure, grid = _strips(2, 1 + len(masks), ("shown", "completed"))
+    figure.set_figheight(figure.get_figheight() + 0.5)  # for the words
+    draw_picture(grid[0, 0], picture)
+    grid[0, 0].set_title("true", fontsize=11)
+    grid[1, 0].set_xlabel("read as", fontsize=11)
+    columns = zip(grid[:, 1:].T, masks, found, read, strict=True)
+    for (above, below), mask, answer, digit in columns:
+        draw_picture(above, seen(picture, mask, patch))
+        draw_picture(below, answer)
+        below.set_xlabel(str(digit), fontsize=14, weight="bold")
     alt = (
         f"One handwritten digit, covered in {len(masks)} ways, and under each "
-        "the picture as the network completed it."
+        "the picture as the network completed it. A classifier reads them as "
+        f"{', '.join(map(str, read))}."
     )
     return figure, alt
 
@@ -162,49 +176,53 @@ def targets(rows: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     )
 
 
-def bought(
-    metrics: Mapping[str, Mapping[str, Any]],
-    rates: Mapping[str, Mapping[str, float]],
-) -> "tuple[Figure, str]":
-    """Accuracy of frozen features by labels, and of fine-tuning by rate.
+def bought(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
+    """Accuracy of frozen features by labels, and of fine-tuning by steps.
 
-    `rates` are, by start, what each rate reached on held-out digits.
+    Solid lines are new digits, dashed ones those learned from.
     """
-    figure, (left, right) = chart(WIDTH, 3.3, 1, 2, sharey=True)
-    told = []
-    frozen = {"pixels": ("pixels", DARK, "x")} | STARTS
-    for start, (words, color, marker) in frozen.items():
+    figure, (left, right) = chart(WIDTH, 3.5, 1, 2, sharey=True)
+    frozen, tuned = [], []
+    pixels = metrics["probe/pixels"]["value"]
+    starts = {name: STARTS[name] for name in ("scratch", "mae-mnist")}
+    for start, (words, color, marker) in (
+        {"pixels": ("pixels", DARK, "x")} | starts
+    ).items():
         names = [f"shots/{start}/{k}" for k in SHOTS] + [f"probe/{start}"]
         values = [metrics[name]["value"] for name in names]
         words = FEATURES.get(start, words)
         look = {"color": color, "marker": marker, "linewidth": 2}
         left.plot(range(4), values, label=words, markersize=6, **look)
-        told.append(f"{words} {values[0]:.0f}% and {values[-1]:.0f}%")
-    left.set_xticks(range(4), [*map(str, SHOTS), "100"])
-    left.set(xlabel="labels of each digit", ylabel="right on new digits (%)")
-    left.set_title("frozen", fontsize=12)
-    left.legend(frameon=False, fontsize=9, loc="upper left")
-    tuned = []
-    for start, found in rates.items():
-        words, color, marker = STARTS[start]
+        frozen.append(f"{words} {', '.join(f'{x:.0f}' for x in values)}%")
+    for start, (words, color, marker) in starts.items():
+        rows = [metrics[f"tuned/{start}{more}"] for more in ("", ", longer")]
+        new = [row["value"] for row in rows]
+        own = [sum(x) / len(x) for x in (r["train_per_seed"] for r in rows)]
         look = {"color": color, "marker": marker, "linewidth": 2}
-        places = [1000 * float(rate) for rate in found]
-        right.plot(places, [*found.values()], label=words, **look)
-        tuned.append(f"{words} at best {max(found.values()):.0f}%")
-    right.set_xscale("log", base=2)
-    ticks = (0.5, 1, 2, 4, 8, 16)
-    right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    right.minorticks_off()
-    right.set(ylim=(0, 100), xlabel="learning rate / 0.001")
+        right.plot(range(2), new, label=words, markersize=6, **look)
+        dashed = {"color": color, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+        right.plot(range(2), own, **dashed)
+        pairs = zip(new, own, strict=True)
+        told = ", ".join(f"{x:.0f} (its own {y:.0f})" for x, y in pairs)
+        tuned.append(f"{words} {told}%")
+    left.set_xticks(range(4), [*map(str, SHOTS), "100"])
+    left.set(xlabel="labels of each digit", ylabel="right (%)", ylim=(0, 100))
+    left.set_title("frozen", fontsize=12)
+    right.axhline(pixels, color=DARK, linestyle=":", linewidth=1.5)
+    note(right, "pixels", (0.5, pixels), (0, -14), ha="center")
+    right.plot([], [], label="its own digits", **dashed | {"color": DARK})
+    right.set_xticks(range(2), ["150", "450"])
+    right.set(xlabel="steps", xlim=(-0.2, 1.2))
     right.set_title("fine-tuned, 100 of each", fontsize=12)
-    right.legend(frameon=False, fontsize=9, loc="lower left")
-    for axes in (left, right):
+    for axes, place in ((left, "upper left"), (right, "lower right")):
+        axes.legend(frameon=False, fontsize=10, loc=place)
         bare(axes)
     return figure, (
-        "Accuracy on new digits. On the left frozen features, from one and "
-        f"from 100 labels of each digit: {'; '.join(told)}. On the right "
-        "fine-tuned with 100 of each at several learning rates, on held-out "
-        f"digits: {'; '.join(tuned)}."
+        "Right on new digits. On the left frozen features, from 1, 5, 10 and "
+        f"100 labels of each digit: {'; '.join(frozen)}. On the right "
+        f"fine-tuned with 100 of each, for 150 and 450 steps: "
+        f"{'; '.join(tuned)}. A dotted line is a linear probe on the pixels, "
+        f"{pixels:.0f}%."
     )
 
 

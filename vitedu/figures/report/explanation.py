@@ -77,6 +77,7 @@ def distances(axes: Axes, found: Explanation) -> None:
         axes.plot([block] * len(heads), heads, "o", color=PATCHES)
     axes.axhline(uniform, color=PALE, linestyle="--")
     axes.set(xlabel="block", ylabel="mean distance (pixels)", ylim=(0, None))
+    axes.locator_params(axis="x", integer=True)
 
 
 def curves(axes: Axes, lines: dict[str, Tensor]) -> None:

@@ -533,7 +533,7 @@ figures.show(*speed.memory(bars))
 # grows a little: it's kept once more, in `bfloat16`.)
 #
 # In a batch of 64 the activations are nearly everything, 1.9 of 2.0 GB. So keeping the weights
-# in `float32` costs [next to nothing](#Memory,-counted).
+# in `float32` costs [next to nothing](#Counting-memory).
 #
 # ## What is the chip waiting for?
 #
@@ -727,7 +727,7 @@ for eps in (1e-7, 1e-4):
 # With the larger $\epsilon$ the network survives these four steps, but Adam no longer sees how
 # small its gradients are.
 #
-# ### Memory, counted
+# ### Counting memory
 #
 # `vitedu.budget` counts what a step takes without running anything. For a batch of 64 and the
 # ViT-Ti/16 with fused attention, in MB:

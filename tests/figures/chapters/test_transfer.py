@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.figures.drawn import fill, words
+from tests.figures.drawn import words
 from vitedu.figures.chapters import transfer
-from vitedu.figures.palette import ATTENTION, CLASS, PALE
+from vitedu.figures.palette import ATTENTION, CLASS
 
 
 def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
@@ -55,18 +55,6 @@ def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
     assert colors[0] != colors[1]
     assert first.patches[1].get_edgecolor() == whole.patches[1].get_edgecolor()
     assert alt.startswith("A cat: each with 2 boxes, of 25% to 38% of the area")
-
-
-def test_bars_light_what_they_are_told_to():
-    values = {"from scratch": 58.8, "fine-tuned": 96.7}
-    figure, alt = transfer.bars(values, "right", "%", lit=["fine-tuned"])
-    (axes,) = figure.axes
-    assert [bar.get_width() for bar in axes.patches] == [58.8, 96.7]
-    assert [text.strip() for text in words(axes)] == ["59", "97"]
-    assert list(map(fill, axes.patches)) == [PALE, CLASS]
-    assert alt == "Right in %: from scratch 59; fine-tuned 97."
-    _, alt = transfer.bars({"mirror": 0.12}, "time", "ms", places=1)
-    assert alt == "Time in ms: mirror 0.1."
 
 
 def test_answers_are_green_where_they_are_right():

@@ -58,9 +58,7 @@ def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
 
 
 def test_answers_are_green_where_they_are_right():
-    logits, labels = torch.eye(2), torch.tensor([0, 0])
-    told = transfer.told(logits, labels, ["tin", "jar"])
-    assert told == [("tin 73%", True), ("jar 73%", False)]
+    told = transfer.told(torch.eye(2), torch.zeros(2), ["tin", "jar"])
     pictures, titles = torch.rand(2, 3, 4, 4), ["1. tin", "2. tin"]
     figure, alt = transfer.answers(pictures, titles, {"tuned": told})
     colors = [axes.texts[0].get_color() for axes in figure.axes[:2]]

@@ -1,7 +1,7 @@
 """A ViT that learns in the page "Try it": time for a step, and accuracy.
 
     python benchmarks/learn_in_browser.py [--seeds 5]
-    python benchmarks/learn_in_browser.py --puzzles --seeds 3
+    python benchmarks/learn_in_browser.py --puzzles --seeds 1
 
 In a headless Chromium ($CHROMIUM, or the one in PATH), by the page's own
 JavaScript: the processor's time for a step of 128 digits, in turn with
@@ -10,8 +10,7 @@ digits after as many steps as 30 and 60 seconds of one core allow. Time is that
 of the browser's processes, so a busy machine doesn't change it much.
 
 With `--puzzles` the puzzles of the chapters instead, each with the settings
-that the page gives it: accuracy, and the processor's time for a step beside
-that for a step of digits, in turn.
+that the page gives it.
 
 What is finished lies in `runs/learn-in-browser.jsonl`, and isn't repeated.
 Written to `vitedu/results/learn-in-browser.json` or `learn-puzzles.json`.
@@ -114,28 +113,14 @@ def timed(page: Page, rounds: int, steps: int) -> dict[str, object]:
     return {"ours": ours, "pytorch": theirs}
 
 
-def step_ratio(page: Page, task: str, rounds: int) -> dict[str, float]:
-    """The processor's time for a step of a puzzle, in steps of digits."""
-    ratios = []
-    for _ in range(rounds):
-        spent = []
-        for each in (task, "digits"):
-            short = trained(page, 0, 10_000, 1, each)["seconds"]
-            spent.append(trained(page, 0, 10_000, 31, each)["seconds"] - short)
-        ratios.append(spent[0] / spent[1])
-    return {"ratio": statistics.median(ratios)}
-
-
 def puzzles(page: Page, seeds: int) -> dict:
     """Of each puzzle the accuracies on pictures that it didn't learn from."""
-    step = results.read(TARGET.stem)["metrics"]["step_milliseconds"]["value"]
     metrics = {}
     for task in TASKS:
         found = [
             remember(f"{task} {seed}", trained, page, seed, None, None, task)
             for seed in range(seeds)
         ]
-        ratio = remember(f"{task} ratio", step_ratio, page, task, 3)["ratio"]
         accuracies = [each["accuracy"] for each in found]
         metrics[f"accuracy_{task}"] = {
             "value": statistics.mean(accuracies),
@@ -143,8 +128,7 @@ def puzzles(page: Page, seeds: int) -> dict:
             "per_seed": accuracies,
             "losses": [each["loss"] for each in found],
             "steps": found[0]["steps"],
-            "step_ratio": ratio,
-            "seconds": found[0]["steps"] * ratio * step / 1000,
+            "processor_seconds": [each["seconds"] for each in found],
         }
     return metrics
 
@@ -195,7 +179,7 @@ def measure(page: Page, seeds: int) -> dict:
 
 def record_puzzles(metrics: dict, seeds: int, seconds: float) -> None:
     """Write what `puzzles` found."""
-    command = "python benchmarks/learn_in_browser.py --puzzles"
+    command = f"python benchmarks/learn_in_browser.py --puzzles --seeds {seeds}"
     result = {
         **result_fields(PUZZLES.stem, command, seconds),
         "seeds": list(range(seeds)),
@@ -207,7 +191,7 @@ def record_puzzles(metrics: dict, seeds: int, seconds: float) -> None:
             "num_train": 0,
             "num_test": 500,
         },
-        "notes": "seconds: of an idle core, by the ratio to a step of digits",
+        "notes": "seconds are the processor's, others were at work",
     }
     results.write(PUZZLES, result)
 

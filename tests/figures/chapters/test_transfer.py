@@ -5,7 +5,7 @@ import torch
 
 from tests.figures.drawn import fill, words
 from vitedu.figures.chapters import transfer
-from vitedu.figures.palette import CLASS, PALE
+from vitedu.figures.palette import ATTENTION, CLASS, PALE
 
 
 def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
@@ -43,9 +43,11 @@ def test_a_run_has_a_panel_for_losses_and_one_for_lengths_with_the_limit():
 
 def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
     boxes = [(0.0, 0.0, 0.5, 0.5), (0.25, 0.5, 0.75, 0.5)]
-    cuts = {"a cat": (torch.rand(3, 10, 20), boxes, torch.rand(2, 3, 4, 4))}
+    cut = torch.rand(2, 3, 4, 4)
+    cuts = {"a cat": (torch.rand(3, 10, 20), boxes, cut, [False, True])}
     figure, alt = transfer.crops(cuts)
-    whole, first, _ = figure.axes
+    whole, first, second = figure.axes
+    assert (words(first), words(second)) == ([], ["M"])
     corners = [patch.get_xy() for patch in whole.patches]
     assert corners[1::2] == [(-0.5, -0.5), (4.5, 4.5)]
     assert whole.patches[3].get_width() == pytest.approx(15)
@@ -65,3 +67,14 @@ def test_bars_light_what_they_are_told_to():
     assert alt == "Right in %: from scratch 59; fine-tuned 97."
     _, alt = transfer.bars({"mirror": 0.12}, "time", "ms", places=1)
     assert alt == "Time in ms: mirror 0.1."
+
+
+def test_answers_are_green_where_they_are_right():
+    logits, labels = torch.eye(2), torch.tensor([0, 0])
+    told = transfer.told(logits, labels, ["tin", "jar"])
+    assert told == [("tin 73%", True), ("jar 73%", False)]
+    pictures, titles = torch.rand(2, 3, 4, 4), ["1. tin", "2. tin"]
+    figure, alt = transfer.answers(pictures, titles, {"tuned": told})
+    colors = [axes.texts[0].get_color() for axes in figure.axes[:2]]
+    assert colors == [ATTENTION, CLASS]
+    assert "1. tin (tuned: tin 73%); 2. tin (tuned: jar 73%)" in alt

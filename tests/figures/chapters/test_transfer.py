@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.figures.drawn import fill, words
+from tests.figures.drawn import words
 from vitedu.figures.chapters import transfer
-from vitedu.figures.palette import ATTENTION, CLASS, PALE
+from vitedu.figures.palette import ATTENTION, CLASS
 
 
 def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
@@ -57,22 +57,8 @@ def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
     assert alt.startswith("A cat: each with 2 boxes, of 25% to 38% of the area")
 
 
-def test_bars_light_what_they_are_told_to():
-    values = {"from scratch": 58.8, "fine-tuned": 96.7}
-    figure, alt = transfer.bars(values, "right", "%", lit=["fine-tuned"])
-    (axes,) = figure.axes
-    assert [bar.get_width() for bar in axes.patches] == [58.8, 96.7]
-    assert [text.strip() for text in words(axes)] == ["59", "97"]
-    assert list(map(fill, axes.patches)) == [PALE, CLASS]
-    assert alt == "Right in %: from scratch 59; fine-tuned 97."
-    _, alt = transfer.bars({"mirror": 0.12}, "time", "ms", places=1)
-    assert alt == "Time in ms: mirror 0.1."
-
-
 def test_answers_are_green_where_they_are_right():
-    logits, labels = torch.eye(2), torch.tensor([0, 0])
-    told = transfer.told(logits, labels, ["tin", "jar"])
-    assert told == [("tin 73%", True), ("jar 73%", False)]
+    told = transfer.told(torch.eye(2), torch.zeros(2), ["tin", "jar"])
     pictures, titles = torch.rand(2, 3, 4, 4), ["1. tin", "2. tin"]
     figure, alt = transfer.answers(pictures, titles, {"tuned": told})
     colors = [axes.texts[0].get_color() for axes in figure.axes[:2]]

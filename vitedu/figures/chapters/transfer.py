@@ -1,7 +1,6 @@
 """Chapter 11: the fine-tuning step, its parts, runs, crops, bars."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -210,42 +209,6 @@ def crops(
         f"{min(sizes):.0%} to {max(sizes):.0%} of the area, and what was cut "
         "out by them, enlarged to one size; some are mirrored."
     )
-
-
-def bars(
-    values: Mapping[str, float],
-    what: str,
-    unit: str,
-    *,
-    lit: Sequence[str] = (),
-    places: int = 0,
-) -> "tuple[Figure, str]":
-    """A bar per name with its value; those in `lit` are red, the others grey.
-
-    `what` says what is measured, for the axis and the alt text.
-    """
-    figure, axes = chart(WIDTH, 0.5 * len(values) + 0.7)
-    rows = range(len(values))
-    colors = [CLASS if name in lit else PALE for name in values]
-    axes.barh(rows, list(values.values()), 0.62, color=colors)
-    axes.set_yticks(
-        rows,
-        [textwrap.fill(x, 19, break_on_hyphens=False) for x in values],
-        fontsize=12,
-    )
-    axes.set_ylim(len(values) - 0.5, -0.5)
-    axes.set_xlabel(f"{what} ({unit})", fontsize=12)
-    axes.set_xlim(0, 1.16 * max(values.values()))
-    axes.tick_params("x", labelsize=11)
-    for row, value in zip(rows, values.values(), strict=True):
-        look = {"ha": "left", "va": "center"}
-        words = f" {value:.{places}f}"
-        label(axes, (value, row), words, DARK, 12, **look)
-    bare(axes)
-    listed = "; ".join(
-        f"{name} {value:.{places}f}" for name, value in values.items()
-    )
-    return figure, f"{what[0].upper()}{what[1:]} in {unit}: {listed}."
 
 
 def worst(logits: Tensor, labels: Tensor, count: int) -> list[int]:

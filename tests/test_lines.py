@@ -108,7 +108,7 @@ def here(tmp_path_factory):
     (here / "album").mkdir()
     shutil.copy(photos / "cat.jpg", here / "album")
     generator = np.random.default_rng(0)
-    for part, number in (("train", 4), ("val", 2)):
+    for part, number in (("train", 8), ("val", 4)):
         for name, channel in (("ants", 0), ("bees", 2)):
             folder = here / "photos" / part / name
             folder.mkdir(parents=True)

@@ -615,6 +615,7 @@ rows_below = torch.arange(196) >= 14 * 11  # the jacket's
 cloth_of_jacket = (rows_below & (patches.mean(dim=1) < 0.12)).nonzero()[:, 0]
 
 
+# %% tags=["hide-input"]
 def likeness(tokens):
     """Mean similarity of the cap's cloth to itself, and to the jacket's."""
     cosine = F.cosine_similarity(tokens[:, None], tokens[None], dim=2)
@@ -632,6 +633,7 @@ def table(stages):
         print(f"{name:20}{among:10.1f}{across:14.1f}")
 
 
+# %% tags=["hide-input"]
 def maps_of(stages):
     """Name -> similarity (14, 14) of each token to the cap's."""
     return {

@@ -44,10 +44,10 @@ figures.show(*speed.formats(2049.0))
 # %% [markdown]
 # Still 2048. Every square is a bit, and the one that makes it 2049 would be the seventeenth.
 # And yet nearly all large networks are trained with such numbers, because they take half the
-# memory and, on the right chip, a fraction of the time. Let's try it on the network of [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits,
-# once with everything in the usual `float32`, and once with everything in `float16`.
-# (`learn`, in a hidden cell, trains the network with any step you give it, and returns the
-# network and all losses.)
+# memory and, on the right chip, a fraction of the time. Let's try it on the network of
+# [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits, once with everything
+# in the usual `float32`, and once with everything in `float16`. (`learn`, in a hidden cell,
+# trains the network with any step you give it, and returns the network and all losses.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -533,7 +533,7 @@ figures.show(*speed.memory(bars))
 # grows a little: it's kept once more, in `bfloat16`.)
 #
 # In a batch of 64 the activations are nearly everything, 1.9 of 2.0 GB. So keeping the weights
-# in `float32` costs [next to nothing](#Memory,-counted).
+# in `float32` costs [next to nothing](#Counting-memory).
 #
 # ## What is the chip waiting for?
 #
@@ -727,7 +727,7 @@ for eps in (1e-7, 1e-4):
 # With the larger $\epsilon$ the network survives these four steps, but Adam no longer sees how
 # small its gradients are.
 #
-# ### Memory, counted
+# ### Counting memory
 #
 # `vitedu.budget` counts what a step takes without running anything. For a batch of 64 and the
 # ViT-Ti/16 with fused attention, in MB:

@@ -165,9 +165,8 @@ for batch_size in (4096, 256, 32):
 # on machines that don't last, and still get the same weights?**
 #
 # We'll cut a run's batch, its memory and its time, share out its work, and at the end cut
-# the power. Cutting memory or time must give the same bits. Cutting the batch or sharing
-# the work adds the same numbers in a different order, so there the last digits may
-# differ, but [no more](#When-bytes-differ).
+# the power. Where the same numbers are added in another order, the last digits may differ,
+# but [no more](#When-bytes-differ); everywhere else the bits must be the same.
 #
 # ## Cut the batch
 #

@@ -68,9 +68,8 @@ for side in range(160, 385, 32):
 drawings.Sizes(shown[-1], answers)
 
 # %% [markdown]
-# Two things should bother you. The network was trained on 196 patches, and now it has
-# read many more. How can it? And at the largest size, where it has even more to read, the
-# oil rig is back in the lead.
+# Two things should bother you. The network was trained on 196 patches, and now it has read
+# many more. How can it? And at the largest size, the oil rig is back in the lead.
 #
 # So this chapter asks: **how can a network read a larger photograph than it was trained
 # on, and how large should the photograph be?**

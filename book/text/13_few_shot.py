@@ -540,6 +540,7 @@ def cut_out(part):
     return found
 
 
+# %% tags=["hide-input"]
 cut = cut_out(blood.train)
 folders_of_cells = Path(mkdtemp())
 for row in sample_shots(torch.tensor([kind for _, kind, _ in cut]), 5, seed=0):

@@ -340,7 +340,7 @@ added = neurons * block.mlp.fc2.weight.norm(dim=0)
 # %% tags=["hide-input"]
 assert x[:, CORNERS].norm(dim=-1).max() < 30
 at_corners = added[:, CORNERS].mean(dim=(0, 1))
-elsewhere = added[:, usual].amax(dim=(0, 1))
+elsewhere = added[:, usual].abs().amax(dim=(0, 1))
 print("                in a corner   at most elsewhere")
 for neuron in at_corners.topk(3).indices.tolist():
     told = f"{at_corners[neuron]:8.1f}{elsewhere[neuron]:16.1f}"

@@ -2,13 +2,10 @@
 
 from types import SimpleNamespace
 
-import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-import vitedu
-from vitedu.compat import import_timm
 from vitedu.interpret import (
     components,
     outlier_tokens,
@@ -79,14 +76,3 @@ def test_a_patch_is_most_like_itself_then_like_its_kind():
     assert found.shape == (2, 3, 4)
     assert_close(found[:, 2, 0], torch.ones(2))
     assert found[..., :2].min() > 0.8 > -0.8 > found[..., 2:].max()
-
-
-def test_timms_own_maps_are_not_recorded_in_silence():
-    model = import_timm().create_model(
-        "vit_tiny_patch16_224", img_size=32, depth=2, pretrained=False
-    )
-    with (
-        pytest.raises(ValueError, match="as a ViT of"),
-        vitedu.record_attention(model),
-    ):
-        pass

@@ -42,7 +42,7 @@ def test_signals_are_as_before_when_the_run_is_over():
 @pytest.mark.slow
 def test_killed_and_stopped_runs_end_in_the_same_bytes(tmp_path):
     result = tmp_path / "kill-and-resume.json"
-    words = ["--kills", "3", "--terms", "1", "--steps", "20"]
+    words = ["--kills", "3", "--terms", "1", "--steps", "30"]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *words, "--result", str(result)],
         capture_output=True,

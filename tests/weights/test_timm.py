@@ -387,6 +387,8 @@ def test_a_hybrid_is_read_with_a_difference_that_is_noted(timm, tmp_path, name):
     randomise(theirs)
     ours = load(saved(timm, tmp_path, theirs), dtype=torch.float64)
     assert isinstance(ours.config.stem, Hybrid)
+    sizes |= {"num_classes": 5, "mlp_dim": ours.config.mlp_dim}
+    assert vit_config(name, image_size=64, **sizes) == ours.config
     # GroupNorm has epsilon 1e-5 for 1e-6, standardised filters have another
     # too; here measured 5e-7. Another padding would be 0.1 and more.
     assert 1e-9 < measured(ours, theirs) < 1e-5

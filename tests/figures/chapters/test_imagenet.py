@@ -16,11 +16,8 @@ def test_losses_share_a_scale_and_what_leaves_it_is_said():
 
 
 def test_a_rehearsal_marks_where_to_look():
-    figure, alt = imagenet.rehearsal([1.8] * 10 + [1.5] * 10 + [0.4] * 20, 1.79)
-    marked = [
-        each.get_offsets()[0].tolist() for each in figure.axes[0].collections
-    ]
-    assert marked == [[1, 1.8], [10, 1.8], [20, 1.5]]
+    _, alt = imagenet.rehearsal([1.8] * 10 + [1.5] * 10 + [0.4] * 20, 1.79)
+    assert "the first step, at 1: 1.80; half-way through" in alt
     assert "the warm-up ends, at 20: 1.50. It ends at 0.40" in alt
 
 
@@ -46,7 +43,4 @@ def test_tasks_have_a_bar_for_each_student_and_a_mark_for_guessing():
         [50, 50, 51, 51, 51, 52, 52, 53, 53, 54, 54, 55, 55]
     )
     assert all(list(line.get_xdata()) == [10, 10] for line in axes.lines)
-    words = (
-        f"MNIST: 16 {TIMES} 16 pixels 51.0, frozen features 51.0, all weights"
-    )
-    assert f"{words} 51" in alt
+    assert f"MNIST: 16 {TIMES} 16 pixels 51.0, frozen features 51.0" in alt

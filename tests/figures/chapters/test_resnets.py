@@ -68,6 +68,8 @@ def test_maps_of_a_sheet_have_one_scale_and_their_corners_in_words():
     circles = [line.get_xdata()[0] for line in panels[0].lines]
     assert circles == [2 / 7, 12 / 7]
     assert "ViT: 32% on average, 80% in the upper left corner, 10%" in alt
+    figure, _ = resnets.sheets(None, read, 7, framed=True)
+    assert [len(axes.patches) for axes in figure.axes[:2]] == [1, 1]
     # without a sample nothing is framed: they learned everywhere
     figure, _ = resnets.sheets(None, {f"{i}": read["ViT"] for i in range(6)}, 7)
     assert not any(axes.lines or axes.patches for axes in figure.axes[:6])

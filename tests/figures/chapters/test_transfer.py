@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.figures.drawn import fill, words
+from tests.figures.drawn import words
 from vitedu.figures.chapters import transfer
-from vitedu.figures.palette import CLASS, PALE
+from vitedu.figures.palette import ATTENTION, CLASS
 
 
 def test_momentum_draws_gradients_and_the_velocity_on_one_scale():
@@ -43,9 +43,11 @@ def test_a_run_has_a_panel_for_losses_and_one_for_lengths_with_the_limit():
 
 def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
     boxes = [(0.0, 0.0, 0.5, 0.5), (0.25, 0.5, 0.75, 0.5)]
-    cuts = {"a cat": (torch.rand(3, 10, 20), boxes, torch.rand(2, 3, 4, 4))}
+    cut = torch.rand(2, 3, 4, 4)
+    cuts = {"a cat": (torch.rand(3, 10, 20), boxes, cut, [False, True])}
     figure, alt = transfer.crops(cuts)
-    whole, first, _ = figure.axes
+    whole, first, second = figure.axes
+    assert (words(first), words(second)) == ([], ["M"])
     corners = [patch.get_xy() for patch in whole.patches]
     assert corners[1::2] == [(-0.5, -0.5), (4.5, 4.5)]
     assert whole.patches[3].get_width() == pytest.approx(15)
@@ -55,13 +57,10 @@ def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
     assert alt.startswith("A cat: each with 2 boxes, of 25% to 38% of the area")
 
 
-def test_bars_light_what_they_are_told_to():
-    values = {"from scratch": 58.8, "fine-tuned": 96.7}
-    figure, alt = transfer.bars(values, "right", "%", lit=["fine-tuned"])
-    (axes,) = figure.axes
-    assert [bar.get_width() for bar in axes.patches] == [58.8, 96.7]
-    assert [text.strip() for text in words(axes)] == ["59", "97"]
-    assert list(map(fill, axes.patches)) == [PALE, CLASS]
-    assert alt == "Right in %: from scratch 59; fine-tuned 97."
-    _, alt = transfer.bars({"mirror": 0.12}, "time", "ms", places=1)
-    assert alt == "Time in ms: mirror 0.1."
+def test_answers_are_green_where_they_are_right():
+    told = transfer.told(torch.eye(2), torch.zeros(2), ["tin", "jar"])
+    pictures, titles = torch.rand(2, 3, 4, 4), ["1. tin", "2. tin"]
+    figure, alt = transfer.answers(pictures, titles, {"tuned": told})
+    colors = [axes.texts[0].get_color() for axes in figure.axes[:2]]
+    assert colors == [ATTENTION, CLASS]
+    assert "1. tin (tuned: tin 73%); 2. tin (tuned: jar 73%)" in alt

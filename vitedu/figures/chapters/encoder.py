@@ -70,7 +70,7 @@ def likeness(
     columns = 2 if len(drawn) <= 3 else 3
     if with_means:
         drawn = dict(zip(means, drawn.values(), strict=True))
-        name += "; in percent: a map's mean"
+        name = "cosine with the framed patch (in percent: the mean)"
     colors = LinearSegmentedColormap.from_list("fog", FOG)
     frame = divmod(patch, COLUMNS)
     return maps(picture, drawn, name, alt, frame, columns, colors)

@@ -43,13 +43,15 @@ NETWORKS = {  # in a race: its name on the page, colour, marker
 }
 GUIDE = 0.575  # of the width: where the moved maps have their line
 NARROW, LOOK, WIDEN = f"1{TIMES}1 narrow", f"3{TIMES}3 look", f"1{TIMES}1 widen"
-# what a unit computes on its way beside the stream, from top to bottom
+# a unit's name, what it computes beside its stream, top to bottom, and on it
 UNITS = {
-    "the ViT authors' (v1)": (
+    "v1": (
+        "the ViT authors' (v1)",
         (NARROW, "norm, ReLU", LOOK, "norm, ReLU", WIDEN, "norm"),
         "ReLU",
     ),
-    "BiT's (v2)": (
+    "v2": (
+        "BiT's (v2)",
         ("norm, ReLU", NARROW, "norm, ReLU", LOOK, "norm, ReLU", WIDEN),
         "",
     ),
@@ -182,11 +184,14 @@ def windows() -> "tuple[Figure, str]":
     return figure, alt
 
 
-def units() -> "tuple[Figure, str]":
-    """A bottleneck of each family, side by side, beside its stream."""
-    figure, axes = canvas(420, 430, opaque=True)
+def units(*families: str) -> "tuple[Figure, str]":
+    """A bottleneck of each family ("v1", "v2"), beside its stream."""
+    figure, axes = canvas(210 * len(families), 430, opaque=True)
     told = []
-    for x, (name, (steps, last)) in zip((28, 238), UNITS.items(), strict=True):
+    for place, family in enumerate(families):
+        x = 28 + 210 * place
+        title, steps, last = UNITS[family]
+        name = title if len(families) > 1 else "a bottleneck"
         label(axes, (x + 76, 414), name, DARK, 12.5, weight="bold")
         line(axes, [(x, 388), (x, 16)], STREAM, 7)
         axes.plot(x, 12, "v", color=STREAM, markersize=14)
@@ -207,10 +212,7 @@ def units() -> "tuple[Figure, str]":
             box(axes, (x + 6, 39), (64, 24), last, STREAM)
         ending = f", then {last} on the stream" if last else ""
         told.append(f"{name}: {' then '.join(steps)}, plus the input{ending}")
-    alt = (
-        "Two bottlenecks. Each leaves the stream and comes back to it. "
-        f"{'; '.join(told)}."
-    )
+    alt = f"A branch leaves the stream and comes back to it. {'; '.join(told)}."
     return figure, alt
 
 
@@ -257,37 +259,41 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def sheets(
-    sample: Tensor | None, read: Mapping[str, Tensor], apart: int
+    sample: Tensor | None,
+    read: Mapping[str, Tensor],
+    apart: int,
+    *,
+    framed: bool = False,
 ) -> "tuple[Figure, str]":
     """Where networks read a digit, in percent, by its row and column.
 
     Maps have `apart` pixels from one place to the next. With a digit on its
-    sheet (h, w) as `sample`, they learned in a corner, which is framed, and two
-    places have a circle.
+    sheet (h, w) as `sample`, or `framed`, they learned in a corner, which has a
+    frame; with a sample, two places have a circle.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     number = len(read) + (sample is not None)
-    columns = 2 if number == 4 else 3
-    height = (WIDTH / columns + 0.4) * (number // columns) + 0.8  # inches
+    columns = 2 if number in (2, 4) else 3
     rows = number // columns
+    height = (WIDTH / columns + 0.4) * rows + 0.8  # inches
     figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
     panels = [*grid.flat]
     if sample is not None:
         first = panels.pop(0)
         first.imshow(sample.numpy(force=True), cmap="gray_r", vmin=0, vmax=1)
         first.set(xticks=[], yticks=[])
-        first.set_title("as they learn", fontsize=11)
+        first.set_title("a sheet in training", fontsize=11)
     told = []
     for axes, (name, shares) in zip(panels, read.items(), strict=True):
         axes.imshow(shares.numpy(force=True), cmap=MAP, vmin=0, vmax=100)
-        if sample is not None:
+        if sample is not None or framed:
             learned = 3.5 / apart  # rows and columns 0 to 3
             size = (min(learned + 0.25, len(shares)),) * 2
             look = {"fill": False, "edgecolor": "white", "linewidth": 2}
             rectangle(axes, (-0.48, -0.48), size, **look)
-            for place in (2, 12):
+            for place in (2, 12) if sample is not None else ():
                 color = _ink(shares[(place // apart,) * 2])
                 look = {"markersize": 8, "markerfacecolor": "none"}
                 axes.plot(*(place / apart,) * 2, "o", color=color, **look)

@@ -1,13 +1,12 @@
 """Chapter 11: the fine-tuning step, its parts, runs, crops, bars."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from vitedu.figures.charts import WIDTH, bare, chart
+from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import ATTENTION, CLASS, DARK, NIGHT, PALE, STREAM
 from vitedu.figures.photos import draw_picture
 from vitedu.figures.schematic import (
@@ -81,6 +80,7 @@ def momentum(
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.axhline(LIMIT, color=VELOCITY, linewidth=1, linestyle="--")
         axes.set_title(name, fontsize=12)
+        axes.set_ylabel("$g$, $v$", fontsize=12)
         axes.tick_params(labelsize=11)
         bare(axes)
         largest = max(map(abs, found))
@@ -101,7 +101,7 @@ def clipping(lengths: Sequence[float]) -> "tuple[Figure, str]":
 
     The circle has the radius 1; the part of an arrow that is cut off is pale.
     """
-    figure, axes = chart(WIDTH, 2.9)
+    figure, axes = chart(WIDTH, 2.6)
     turns = [math.radians(12 + 38 * i) for i in range(len(lengths))]
     for length, turn in zip(sorted(lengths, reverse=True), turns, strict=True):
         way = math.cos(turn), math.sin(turn)
@@ -118,7 +118,8 @@ def clipping(lengths: Sequence[float]) -> "tuple[Figure, str]":
     points = [(math.cos(x), math.sin(x)) for x in circle]
     line(axes, points, STREAM, 1, dashed=True)
     most = max(lengths)
-    axes.set(xlim=(-1.15, most + 1), ylim=(-1.15, 1.9), aspect="equal")
+    top = max(most * math.sin(turns[0]), 1) + 0.35
+    axes.set(xlim=(-1.15, most + 1), ylim=(-1.15, top), aspect="equal")
     axes.axis("off")
     words = ", ".join(
         f"{x:g} " + ("becomes 1" if x > 1 else "stays") for x in lengths
@@ -141,10 +142,11 @@ def run(
     upper.set_ylim(0, 1.1 * max(losses))
     lower.plot(steps, lengths, "o-", color=CLIP, linewidth=1, markersize=4)
     lower.axhline(1, color=STREAM, linewidth=1, linestyle="--")
+    note(lower, "the leash", (len(lengths), 1), (0, 4), ha="right")
     lower.set_yscale("log")
     lower.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
     lower.minorticks_off()
-    lower.set_ylabel("length of $g$", fontsize=12)
+    lower.set_ylabel("length of $g$\n(logarithmic)", fontsize=12)
     lower.set_xlabel("step", fontsize=12)
     for axes in (upper, lower):
         axes.tick_params(labelsize=11)
@@ -158,20 +160,26 @@ def run(
 
 
 def crops(
-    cuts: Mapping[str, tuple[Tensor, Sequence[Sequence[float]], Tensor]],
+    cuts: Mapping[
+        str,
+        tuple[Tensor, Sequence[Sequence[float]], Tensor, Sequence[bool]],
+    ],
 ) -> "tuple[Figure, str]":
     """Photographs with the boxes that are cut out of them, and the cuts.
 
     By name: the photograph (3, h, w) in 0..1, a box (left, top, width, height)
-    in shares of it for each epoch, and what was cut out, (epochs, 3, h, w).
+    in shares of it for each epoch, what was cut out, (epochs, 3, h, w), and
+    whether it was mirrored.
     """
-    columns = 1 + max(len(boxes) for _, boxes, _ in cuts.values())
+    columns = 1 + max(len(boxes) for _, boxes, *_ in cuts.values())
     height = len(cuts) * (WIDTH / columns + 0.05) + 0.25
     figure, grid = chart(WIDTH, height, len(cuts), columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
     sizes = []
-    for row, (picture, boxes, views) in zip(grid, cuts.values(), strict=True):
+    for row, (picture, boxes, views, mirrored) in zip(
+        grid, cuts.values(), strict=True
+    ):
         draw_picture(row[0], picture)
         high, wide = picture.shape[1:]
         for (left, top, width, tall), color in zip(boxes, FRAMES, strict=False):
@@ -180,8 +188,15 @@ def crops(
             for shade, thick in (("black", 3.5), (color, 1.8)):
                 look = {"fill": False, "ec": shade, "lw": thick}
                 rectangle(row[0], corner, (width * wide, tall * high), **look)
-        for axes, view, color in zip(row[1:], views, FRAMES, strict=False):
+        for axes, view, color, is_mirrored in zip(
+            row[1:], views, FRAMES, mirrored, strict=False
+        ):
             draw_picture(axes, view)
+            if is_mirrored:
+                place = 0.94, 0.94
+                look = {"ha": "right", "va": "top", "weight": "bold"}
+                look |= {"transform": axes.transAxes, "backgroundcolor": DARK}
+                label(axes, place, "M", "white", 10, **look)
             side = view.shape[-1]
             for shade, thick in (("black", 5), (color, 3)):
                 look = {"fill": False, "ec": shade, "lw": thick}
@@ -196,83 +211,53 @@ def crops(
     )
 
 
-def bars(
-    values: Mapping[str, float],
-    what: str,
-    unit: str,
-    *,
-    lit: Sequence[str] = (),
-    places: int = 0,
-) -> "tuple[Figure, str]":
-    """A bar per name with its value; those in `lit` are red, the others grey.
-
-    `what` says what is measured, for the axis and the alt text.
-    """
-    figure, axes = chart(WIDTH, 0.5 * len(values) + 0.7)
-    rows = range(len(values))
-    colors = [CLASS if name in lit else PALE for name in values]
-    axes.barh(rows, list(values.values()), 0.62, color=colors)
-    axes.set_yticks(
-        rows,
-        [textwrap.fill(x, 19, break_on_hyphens=False) for x in values],
-        fontsize=12,
-    )
-    axes.set_ylim(len(values) - 0.5, -0.5)
-    axes.set_xlabel(f"{what} ({unit})", fontsize=12)
-    axes.set_xlim(0, 1.16 * max(values.values()))
-    axes.tick_params("x", labelsize=11)
-    for row, value in zip(rows, values.values(), strict=True):
-        look = {"ha": "left", "va": "center"}
-        words = f" {value:.{places}f}"
-        label(axes, (value, row), words, DARK, 12, **look)
-    bare(axes)
-    listed = "; ".join(
-        f"{name} {value:.{places}f}" for name, value in values.items()
-    )
-    return figure, f"{what[0].upper()}{what[1:]} in {unit}: {listed}."
-
-
 def worst(logits: Tensor, labels: Tensor, count: int) -> list[int]:
     """The photographs whose right class has the smallest shares."""
     shares = logits.softmax(dim=1)[range(len(labels)), labels]
     return shares.argsort()[:count].tolist()
 
 
+def told(
+    logits: Tensor, labels: Tensor, names: Sequence[str]
+) -> list[tuple[str, bool]]:
+    """Each answer with its share, and whether it's right."""
+    shares, found = logits.softmax(dim=1).max(dim=1)
+    return [
+        (f"{names[answer]} {share:.0%}", answer == label)
+        for share, answer, label in zip(
+            shares.tolist(), found.tolist(), labels.tolist(), strict=True
+        )
+    ]
+
+
 def answers(
     pictures: Tensor,
-    labels: Tensor,
-    names: Sequence[str],
-    before: Tensor,
-    after: Tensor,
-    which: Sequence[int],
+    titles: Sequence[str],
+    said: Mapping[str, Sequence[tuple[str, bool]]],
 ) -> "tuple[Figure, str]":
-    """Photographs (n, 3, h, w) in 0..1, and what two networks say of them.
+    """Photographs (n, 3, h, w) in 0..1, and below each what networks say.
 
-    `before` and `after` are logits (n, classes); a right answer is green.
+    `said` has each network's answers, and whether they are right: green, or
+    red.
     """
     columns = 3
-    rows = math.ceil(len(which) / columns)
+    rows = math.ceil(len(titles) / columns)
     height = rows * (WIDTH / columns + 0.75)
     figure, grid = chart(WIDTH, height, rows, columns, squeeze=False)
-    told = []
     for axes in grid.flat:
         axes.axis("off")
-    for axes, i in zip(grid.flat, which, strict=False):
-        draw_picture(axes, pictures[i])
-        axes.set_title(names[labels[i]], fontsize=12, weight="bold")
-        said = []
-        for row, logits in enumerate((before, after)):
-            share, answer = logits[i].softmax(dim=0).max(dim=0)
-            words = f"{('frozen', 'tuned')[row]}: {names[answer]} {share:.0%}"
-            color = ATTENTION if answer == labels[i] else CLASS
-            label(
-                axes,
-                (0.5, -0.09 - 0.15 * row),
-                words,
-                color,
-                10.5,
-                transform=axes.transAxes,
-            )
-            said.append(words)
-        told.append(f"{names[labels[i]]} ({', '.join(said)})")
-    return figure, f"Photographs and two answers each: {'; '.join(told)}."
+    listed = []
+    for number, title in enumerate(titles):
+        axes = grid.flat[number]
+        draw_picture(axes, pictures[number])
+        axes.set_title(title, fontsize=12, weight="bold")
+        words = []
+        for row, (name, given) in enumerate(said.items()):
+            answer, is_right = given[number]
+            words.append(f"{name}: {answer}")
+            color = ATTENTION if is_right else CLASS
+            place = 0.5, -0.09 - 0.15 * row
+            look = {"transform": axes.transAxes}
+            label(axes, place, words[-1], color, 10.5, **look)
+        listed.append(f"{title} ({', '.join(words)})")
+    return figure, f"Photographs and what is said of each: {'; '.join(listed)}."

@@ -75,11 +75,15 @@ SWIGLU = "vit_giant_patch14_dinov2"
 PARTS = {"VisionTransformer", "Block", "Attention", "LayerNorm", "Mlp"}
 PARTS |= {"GELU", "GELUTanh", "QuickGELU", "GluMlp", "SwiGLU", "SiLU"}
 PARTS |= {"Eva", "EvaBlock", "EvaAttention", "AttentionRope"}
+STEMS = {"ResNetV2", "Sequential"}  # of hybrids, the latter without stages
+PARTS |= STEMS
 FOREIGN = {
     "ResPostBlock": "norms behind the branches",
     "DiffAttention": "differential attention",
     "RmsNorm": "norms that leave the mean",
     "Identity": "no norm behind its blocks",
+    "FeatureListNet": "another ResNet as its stem",
+    "ConvStem": "another stem",
     "VisionTransformerDistilled": "a distillation token",
 }
 
@@ -312,15 +316,11 @@ def fields_of(
 
 
 def foreign_part(model: Any) -> str | None:
-    if (kind := type(model).__name__) not in PARTS:
+    kind = type(model).__name__
+    if kind not in PARTS - STEMS:
         return FOREIGN.get(kind, f"the architecture {kind}")
     block = model.blocks[0]
-    stem = getattr(model.patch_embed, "backbone", None)
-    if stem is not None and not any(
-        type(part).__name__.startswith("StdConv2d") for part in stem.modules()
-    ):  # BiT's, of a ResNet or of its first layer alone
-        return f"a {type(stem).__name__} as its stem"
-    parts = [model, block]
+    parts = [model, block, getattr(model.patch_embed, "backbone", model)]
     if type(block).__name__ in PARTS:
         norm = model.fc_norm if is_norm(model.fc_norm) else model.norm
         parts += [block.attn, norm, block.mlp, block.mlp.act]

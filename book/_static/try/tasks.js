@@ -101,7 +101,7 @@ vitedu.tasks = function tasks() {
 
   // side: in pixels; patches: sizes, the usual one first; held: how those are
   // drawn that it doesn't learn from, if otherwise; answers: of each picture;
-  // usual: settings with which a minute is enough
+  // usual: settings that take about a minute
   const usual = { width: 32, rate: 0.003, steps: 1000 };
   const two = { channels: 1, answers: 1, usual };
   const sizes = { side: 16, patches: [4, 2, 8], names: ["different", "same"] };

@@ -582,9 +582,7 @@ def shell(command, after):
     """
     written = io.StringIO()
     with chdir(here), redirect_stdout(written), redirect_stderr(written):
-        # the smallest tier has smaller pictures
-        size = ["model.image_size=224"] if TIER == "smoke" else []
-        cli.main([*shlex.split(command)[1:], *size, "--tier", TIER])
+        cli.main([*shlex.split(command)[1:], "--tier", TIER])
     lines = written.getvalue().splitlines()
     begins = [i for i, line in enumerate(lines) if line.startswith(after)]
     for line in lines[begins[-1] + 1 :]:
@@ -601,7 +599,7 @@ shell(run, after="step")
 # network, too:
 
 # %%
-mine = vitedu.load(here / "run")
+mine = vitedu.load(here / "run", image_size=224)
 with torch.no_grad():
     said = mine(x_test[TWELVE].cpu()).argmax(dim=1)
 

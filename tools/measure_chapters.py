@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("numbers", nargs="*")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    texts = notebooks.chosen(options.numbers or ["0", "1"])
+    texts = notebooks.chosen(options.numbers or ["0", "1", "2"])
     rows = [measure_text(text) for text in texts]
     if options.json:
         print(json.dumps(rows, indent=2))

@@ -630,8 +630,8 @@ figures.show(
 #    $\lambda$ hardly touches it.
 # 3. A mean only gets more precise. Weights can find out which numbers tell the classes
 #    apart, and whitening alone can't.
-# 4. Where there are as many photographs as columns, because the only solution that hits all
-#    targets needs enormous weights.
+# 4. Where there are about as many photographs as columns, because the only solution that
+#    hits all targets needs enormous weights.
 # 5. The mean may be what tells the class: if they're all paper, you subtract "paper".
 #
 # </details>

@@ -600,10 +600,10 @@ maps = {
 figures.show(*resnets.sheets(None, maps, APART))
 
 # %% [markdown]
-# The map has filled in. Once digits have been everywhere, the ViT reads far away about as
-# well as in its old corner. (The chessboard shows its patches: where you put a digit
-# decides how they cut it up, and that can be worth more than ten points.) What the ResNet
-# knew by birth, the ViT had to be shown, place by place.
+# The map has filled in. It isn't bright, but once digits have been everywhere, the ViT
+# reads far away about as well as in its old corner. (The chessboard shows its patches:
+# where you put a digit decides how they cut it up, and that can be worth more than ten
+# points.) What the ResNet knew by birth, the ViT had to be shown, place by place.
 #
 # And it still reads less. From the same 250 digits, the ResNet reads 71% of new ones
 # anywhere, and the ViT doesn't get there from ten times as many. (Both read their own

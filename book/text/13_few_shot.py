@@ -600,9 +600,9 @@ figures.show(
 # vitedu.save(yours, "mine.safetensors")
 # ```
 #
-# On the command line, `vitedu predict mine.safetensors new.jpg` then tells you whose mug
-# it is. (Don't trust its percentages. The scores are close together, so they look undecided
-# after a softmax.)
+# On the command line, it's `vitedu predict mine.safetensors new.jpg`. Don't trust the
+# percentages: the scores are close together, so they look undecided after a softmax. But
+# now you know whose mug it is.
 #
 # ## What to take with you
 #

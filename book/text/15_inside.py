@@ -729,11 +729,11 @@ for name, by_seed in first.items():
 # %% [markdown]
 # Both hold here, in small. From 300 digits the first block's heads look nearly everywhere;
 # from ten times as many they look a pixel nearer, and a hundred and eighty times as many
-# add nothing to that. Behind the ResNet they look as far as can be, though the hybrid is
-# the best of the four: whatever is local has been done before them. (A hint of why you'll
-# find local heads in ViT-Ti/16 and hardly any here: even our nearest single head, which
-# isn't in the table, looks 11.3 pixels far, and six hundred steps on digits don't ask for
-# more.)
+# add nothing to that. Behind the ResNet they look everywhere alike, as far as the mean can
+# tell, though the hybrid is the best of the four: whatever is local has been done before
+# them. (A hint of why you'll find local heads in ViT-Ti/16 and hardly any here: even our
+# nearest single head, which isn't in the table, looks 11.3 pixels far, and six hundred
+# steps on digits don't ask for more.)
 #
 # ### A hundred and twenty-eight photographs
 #

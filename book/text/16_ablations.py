@@ -376,7 +376,7 @@ print("checked: 0.02 is too small for five hundred steps, and 0.5 isn't")
 # At 0.02 the position is a whisper beside the patch, more than ten times weaker. At 0.5 it's the
 # louder of the two. A whisper can get louder, but first somebody has to hear it. (That's our
 # explanation. We've measured only that the louder table learns in time.) Here are all three
-# learned tables, trained on the whole picture:
+# learned tables, trained on the whole picture, three runs each (some points hide others):
 
 # %% tags=["hide-input"]
 groups = {}

@@ -384,8 +384,9 @@ box_targets(torch.tensor([[2.0, 5.0]]), torch.tensor([[0.0, 0.0, 10.0, 10.0]]))
 # %% [markdown]
 # (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. Then the box head is the ridge head
 # once more. Each of the three kinds of cell gets two matrices, one for centreness and one for
-# distances. In the code, `points` are the middles of all patches. And we read blocks 1 to 8 side
-# by side: with blocks 3, 6, 9 and 12, these heads did worse on the validation pictures.
+# distances. In the code, `points` are the middles of all patches. And we read the first eight
+# blocks side by side: with the four blocks from above, these heads did worse on the validation
+# pictures.
 
 # %% tags=["hide-cell"]
 rows, columns = torch.meshgrid(
@@ -563,14 +564,14 @@ print("check: white cells are found best by every head")
 # pale and often lie in clumps, and many have no box: find one of those, and it counts as a
 # mistake. A platelet is only two or three patches wide. If it's two, being half a patch off in
 # both directions is enough to fall below an IoU of 0.5. And there are so few platelets that their
-# average precision (AP) is shaky: with 50 pictures to learn from it's no better than with 10, and
-# on the validation pictures, the ridge head of the third row gets more than ten points fewer.
+# average precision (AP) is shaky: with fifty pictures to learn from it's no better than with ten,
+# and on the validation pictures, the ridge head of the third row gets more than ten points fewer.
 #
-# With a small MLP of one hidden layer, on blocks 3, 6, 9 and 12, the mean is three points higher,
-# and most of that comes from the platelets. Detectors that learn from blood with all of their
-# weights [do better still](#What-others-reach). In ours, only the heads have seen blood; the rest
-# has learned from photographs of dogs and teapots. And a plain ViT sees everything in patches of
-# one size. [People have mended that](#Who-added-what), too.
+# With a small MLP of one hidden layer, on those four blocks, the mean is three points higher, and
+# most of that comes from the platelets. Detectors that learn from blood with all of their weights
+# [do better still](#What-others-reach). In ours, only the heads have seen blood; the rest has
+# learned from photographs of dogs and teapots. And a plain ViT sees everything in patches of one
+# size. [People have mended that](#Who-added-what), too.
 #
 # What a doctor wants is simpler: how many? We count the MLP's boxes above a score that the
 # validation pictures chose, in each of the test pictures:

@@ -8,8 +8,9 @@ import vitedu
 # # Images as words
 #
 # Let's start with something that works. The book's package, `vitedu`, holds a trained
-# Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the model what
-# it sees. The *Ti* in its name stands for tiny, and 16 is what this page is about.
+# Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the
+# model what it sees. (In its name, *Ti* stands for tiny, and 16 is what this page is
+# about.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -47,11 +48,12 @@ figures.show(*drawings.answers(small, guesses, seen))
 # can. (A pickelhaube is the Prussian helmet with the spike, a bearskin the tall fur hat
 # of the Buckingham Palace guards. Don't ask about the airship.)
 #
-# The surprise is where that answer comes from. For years, networks that named photographs
-# had a bit of eyesight built in: small windows that slide over the picture and compare
-# each pixel with its neighbours. This one has almost nothing of the kind. It's a
-# Transformer, and Transformers were made for sentences: they take in one vector per word,
-# let the vectors exchange what they know, and answer.
+# The surprise is where that answer comes from. For years, the networks that named
+# photographs were *convolutional* ones, with a bit of eyesight built in: small windows
+# that slide over the picture and compare each pixel with its neighbours. This one has
+# almost nothing of the kind. It's a Transformer, and Transformers were made for
+# sentences: they take in one vector per word, let the vectors exchange what they know,
+# and answer.
 #
 # But you gave it a photograph, and there isn't a word in it. **So what does a Transformer
 # read when it looks at a picture?**
@@ -108,13 +110,14 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# You get fourteen rows of fourteen patches, in reading order. Hence the title of the
-# paper, *An Image is Worth 16x16 Words*.
+# You get fourteen rows of fourteen patches, in reading order, and each is a word of
+# 16×16 pixels. Hence the title of the paper, *An Image is Worth 16x16 Words*: it gives
+# the size of a word, not how many there are.
 #
 # If you shuffle the words of a sentence, you can often still tell what it was about.
-# Let's shuffle patches: four large ones, then 49 smaller ones, then our 196. We shuffle each
-# twenty times, show one, and print how sure the model was on average, and what it said most
-# often. **At which size does it lose her?**
+# Let's shuffle patches: four large ones, then 49 smaller ones, then our 196. We shuffle
+# each twenty times, show one, and print how sure the model was of its best guess, on
+# average, and what it guessed most often. **At which size does the model lose her?**
 
 # %% tags=["hide-input"]
 panels, said = {}, []
@@ -146,9 +149,10 @@ print("\n".join(said))
 # mortarboard than it was of the uniform in four. A high percentage doesn't mean that the
 # network has seen what you see.
 #
-# A heap of patches isn't enough, then: as a heap, the last panel and the portrait are the
-# same. Each patch has to look at the others ([chapter 2](02_attention.ipynb)) and be told
-# where it was ([chapter 4](04_vit.ipynb)).
+# So the order counts, and yet nothing inside the patches tells it. Taken as a heap, the
+# last panel and the portrait are the same. Each patch has to look at the others
+# ([chapter 2](02_attention.ipynb)) and be told where it was ([chapter
+# 4](04_vit.ipynb)).
 #
 # ## One row for each patch
 #
@@ -182,9 +186,10 @@ print(patch.permute(1, 2, 0).flatten().tolist())
 
 
 # %% [markdown]
-# Now for every patch of every image in a batch. With `rearrange`, from a small library called
-# [einops](https://einops.rocks), you write down the axes by name. Brackets left of the arrow
-# split an axis, and brackets right of it join axes, the last name changing fastest.
+# Now do that for every patch of every image in a batch. With `rearrange`, from a small
+# library called [einops](https://einops.rocks), you write down the axes by name.
+# Brackets left of the arrow split an axis, and brackets right of it join axes, the last
+# name changing fastest.
 
 
 # %% tags=["teaches"]
@@ -346,8 +351,9 @@ print(rearrange(image[None], pattern, p=2, q=2)[0, 0].tolist())
 
 # %% [markdown] tags=["predict"]
 # It's the right patch, in another order: channel by channel. Now the real model, whose
-# $\mathbf{E}$ expects `(p q c)`. Hand it all of Hopper's patches in the wrong order, and let
-# its later layers carry on. That's what `answer` does, in a hidden cell: tokens in, names out.
+# $\mathbf{E}$ expects `(p q c)`. Leave Hopper's patches where they are, but hand it the
+# numbers inside each in the wrong order, and let its later layers carry on. That's what
+# `answer` does, in a hidden cell: tokens in, names out.
 # **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
@@ -404,23 +410,22 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# In the middle is what you fed it, slats and all. The network is fine. It read exactly what
-# you wrote. (The colour is gone because `paste` takes three numbers in a row for the red,
-# green and blue of one pixel. In the wrong rows they're three neighbouring pixels of one
-# channel, nearly equal, and that makes grey.)
+# In the middle is what you fed it, slats and all. The network is fine. It read exactly
+# what you wrote. ([Why is it grey?](#Reshape-and-permute-by-hand))
 #
 # So loaded weights punish the wrong order at once. And if you train from scratch? Then
-# `(c p q)` is harmless. Put the rows of $\mathbf{E}$ in the same order, and you get the same
-# tokens, so training will simply find that matrix instead:
+# `(c p q)` is harmless. Put the rows of $\mathbf{E}$ in that order too, and you get the
+# same tokens, so training can simply find $\mathbf{E}$ with its rows reordered:
 
 # %%
 E_first = rearrange(E, "(p q c) d -> (c p q) d", p=16, q=16)
 print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
 
 # %% [markdown]
-# Without the `permute`, nothing can be repaired. A row isn't a patch any more, it's a *strip*:
-# a few whole lines of the image. No $\mathbf{E}$ can change which pixels meet in a word, and
-# still you'd [hardly notice](#What-strips-cost).
+# Without the `permute`, nothing can be repaired. A row isn't a patch any more, it's a
+# *strip*: about three and a half lines of the image, in one colour. No $\mathbf{E}$ can
+# change which pixels meet in a word. And yet a network that's trained on strips may
+# lose so little that you [don't notice](#What-strips-cost).
 #
 # > **Remember.** A shape says how many numbers there are, not which. Test every
 # > reordering with an image in which every mistake shows, or paste it back and look.
@@ -474,13 +479,14 @@ seen = (
 figures.show(*drawings.questions(chosen, maps[[113, 30, 75]], 5, seen))
 
 # %% [markdown]
-# Question 113 is orange through and through: plenty of red, some green, as little blue as
-# possible. It asks *are you warm or blue?* And there she is, in one number per patch.
+# Question 113 is mostly orange: plenty of red, some green, as little blue as possible.
+# It asks *are you warm or blue?* And there she is, in one number per patch.
 #
-# You've already answered something like question 30, with a pencil: *how much brighter are
-# you on the right?* Its dark left edge subtracts, its pale right side adds. And 75, dark at
-# the bottom, asks how much brighter you are at the top. That's [more than a nice
-# story](#Do-they-ask-that?), and a little less than the truth.
+# You've already answered something like question 30, with a pencil: *how much brighter
+# are you on the right?* Its dark left edge subtracts, its pale right side, mostly at
+# the bottom, adds. And 75, dark at the bottom, asks how much brighter you are at the
+# top. Is that just a nice story? It's nearly the truth, [as you can
+# check](#Do-they-ask-that?).
 
 # %% [markdown] tags=["predict"]
 # ## What it reads
@@ -520,10 +526,11 @@ for _ in range(10):
 print(f"64 answers picked at random, ten times: a uniform {uniforms} times")
 
 # %% [markdown]
-# The liveliest third will do. With three answers per patch it sees a tile roof, with eight a
-# space shuttle, with 32 a hat. At 64 she's in uniform, and the rest make it surer. But the
-# choice matters: 64 questions picked at random never get there. With all 192, your own tokens
-# have named her. (At the top of the page it was 83%, for another crop of the photograph.)
+# The liveliest third will do. With three answers per patch it sees a tile roof, with
+# eight a space shuttle, with 32 a hat. At 64 she's in uniform, and the rest make it
+# surer. But the choice matters: in ten tries, 64 questions picked at random never got
+# there. With all 192, your own tokens have brought the model to its answer. (At the top
+# of the page it was 83%, for another crop of the photograph.)
 #
 # So that's what a Transformer reads when it looks at a picture: a row of vectors, each a list
 # of answers about one small square. You can make out her head in question 113, because you
@@ -535,14 +542,14 @@ print(f"64 answers picked at random, ten times: a uniform {uniforms} times")
 #
 # ## What to take with you
 #
-# 1. You cut a picture into words: $N = HW/P^2$ patches, each a flat row of $P^2 C$
-#    numbers, in the order row, column, channel.
+# 1. You cut a picture of $H \times W$ pixels into words: $N = HW/P^2$ patches, each a
+#    flat row of $P^2 C$ numbers, in the order row, column, channel.
 # 2. A learned matrix $\mathbf{E}$ asks each patch $D$ questions, and the answers are
 #    its token; in code, it's a convolution whose stride is the patch size.
 # 3. A wrong order raises no error. If you train from scratch, you may never notice; if
 #    you load weights, it turns a rear admiral into a window shade.
 #
-# Can you answer these without scrolling up?
+# Can you answer these without scrolling up? ([Answers](#Solutions))
 #
 # 1. Why can't a network that gets only a heap of patches tell the portrait from the
 #    shuffled one?
@@ -576,9 +583,10 @@ print(f"64 answers picked at random, ten times: a uniform {uniforms} times")
 # ViT-B/16 at 224 pixels, and is happy. For which of these does it break: B/32
 # ($D = 768$), L/16 ($D = 1024$), Ti/16 ($D = 192$), B/16 at 384 pixels?
 #
-# **4.** ★★ In each layer, the pairs of $t$ tokens of width $D$ cost $2 t^2 D$
-# multiply-adds, and everything else $12 t D^2$. At how many tokens do the pairs take
-# half of the work? Is that sooner or later in a wider network?
+# **4.** ★★ Read [What sixteen costs](#What-sixteen-costs) first. In each layer, the
+# pairs of $t$ tokens of width $D$ cost $2 t^2 D$ multiply-adds, and everything else
+# $12 t D^2$. At how many tokens do the pairs take half of the work? Is that sooner or
+# later in a wider network?
 #
 # **5.** ★★ OpenCV loads pictures as blue, green, red. Predict what the model says about
 # Hopper if you forget to swap them, and which of the questions 113, 30 and 75 notices.
@@ -617,6 +625,10 @@ print("reshape, permute, reshape: the same rows")
 # right without it. `torch.nn.functional.unfold` cuts as well, but in the order
 # `(c p q)` and with the patches last. And if the patch size doesn't divide the side?
 # `patchify` raises an error, while the convolution silently drops the rest.
+#
+# And why was the window shade grey? `paste` takes three numbers in a row for the red,
+# green and blue of one pixel. In rows cut as `(c p q)` they're three neighbouring
+# pixels of one channel, nearly equal, and that makes grey.
 #
 # ### The grid must be known
 #
@@ -883,6 +895,18 @@ for p in (32, 16, 8, 4, 2):
 #   disagree in the other direction: single pixels make good words, if you can pay.
 #
 # ## Solutions
+#
+# <details><summary>Five questions</summary>
+#
+# 1. As a heap, the two are the same patches. Only the order differs, and a heap has none.
+# 2. Harmless if you train from scratch: training finds $\mathbf{E}$ with its rows in that order.
+#    Ruinous if you load weights that were learned with another order.
+# 3. Which pixels are in a word. A strip has pixels from all across the picture, and no
+#    $\mathbf{E}$ can exchange them for others.
+# 4. $P^2 C$ follows from how you cut, $D$ is the width you choose for the network.
+# 5. You get twice as many patches across, and twice as many down.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #

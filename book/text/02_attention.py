@@ -8,8 +8,8 @@ import vitedu
 # # Attention
 #
 # In [chapter 1](01_images.ipynb) we cut Grace Hopper's portrait into 196 patches. Here
-# are most of two of them, made five times brighter. One is a piece of her cap, the other
-# a piece of her jacket. Which one is the cap?
+# are 12×12 pixels from each of two of them, made five times brighter. One is a piece of
+# her cap, the other a piece of her jacket. Which one is the cap?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -278,8 +278,8 @@ print("attention(q, k, v) gives what the pencil gave")
 # ## Why divide?
 #
 # Take a query and two keys of 64 random numbers each, drawn from the standard normal
-# distribution, and don't divide. Nothing has been learned, so neither key deserves to win.
-# **How often will one of them get more than 99% anyway?** (In percent.)
+# distribution, and don't divide. Nothing has been learned, so neither key deserves to
+# win. **In how many of a hundred tries will one of them get more than 99% anyway?**
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -292,9 +292,9 @@ for width in (4, 64, 1024):
     print(f"one key gets it all: {won.float().mean():.0%}")
 
 # %% [markdown]
-# Two times out of three. A score is a sum of 64 products, each with a variance of one.
-# They're uncorrelated, so the variances add up to 64. A typical score is the root of that:
-# eight. Divide by $\sqrt{D_h}$, and it's one at any width.
+# In about two out of three. A score is a sum of 64 products, each with a variance of
+# one. They're uncorrelated, so the variances add up to 64. A typical score is the root
+# of that: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
 #
 # What's wrong with a clear winner? Say one key has a typical score and the other has zero.
 # This is the share of the better key:
@@ -330,8 +330,10 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # glyph (dashed, for the framed patch). So for once you know what the attention map $A$
 # should be: in each row, 1 at the twin and 0 everywhere else.
 #
-# Nobody tells the network that. It starts from three random matrices, gets the pixels of
-# 5,000 such `puzzles`, and is told which colours were right; `unseen` are 500 more.
+# Nobody tells the network that. It starts from three random matrices, gets the pixels
+# of 5,000 such `puzzles`, and is told which colours were right. Another 500 it never
+# sees (`unseen`). A value is six numbers here, one per colour, so the answer is read
+# straight from the average.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -389,8 +391,9 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line. An equal glyph earns a patch a lot,
-# and an equal colour costs it much of that again. So the twin wins, and not the patch itself.
+# By its colour. Look at the scores in the last line. An equal glyph lifts the score
+# from −32 to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
+# not the patch itself.
 #
 # Watch it being learned. Rows ask, columns answer; the triangle marks the framed patch's row,
 # the dotted line is what every patch gives itself. As the loss falls, the map turns into the
@@ -422,10 +425,11 @@ figures.show(*drawings.layer())
 
 
 # %% [markdown]
-# In code, one linear layer serves all heads. It makes $3D$ numbers per token: all queries,
-# then all keys, then all values. Inside each of the three, head follows head, and the
-# einops pattern cuts them up in this order. Note that each head divides by the root of its
-# own width, $D_h$; [mix up the two widths](#The-wrong-root), and nothing warns you.
+# In code, one linear layer serves all heads. It makes $3D$ numbers per token: all
+# queries, then all keys, then all values. Among the queries, head 1 comes first, then
+# head 2, and so on, and likewise among keys and values; the einops pattern cuts in this
+# order. Each head divides by the root of its own width, $D_h$. [Take $D$
+# instead](#The-wrong-root), and nothing warns you.
 
 
 # %% tags=["teaches"]
@@ -489,10 +493,11 @@ print("the same outputs, in shuffled order:", same)
 # of its terms. So to attention, a photograph is a bag of patches. No patch can ask who's
 # above it, and two patches with equal numbers get the same answer and stay equal for good.
 #
-# The cure is to write each token's place into it before it enters.
-# [Chapter 4](04_vit.ipynb) does that, with *position embeddings*. (PyTorch has your layer
-# as `nn.MultiheadAttention`. If you use it, read [what happens without
-# `batch_first=True`](#The-layer-off-the-shelf).)
+# The cure is to write each token's place into it before it enters. [Chapter
+# 4](04_vit.ipynb) does that, with *position embeddings*.
+#
+# PyTorch has your layer, too, as `nn.MultiheadAttention`. Before you use it, read [what
+# happens without `batch_first=True`](#The-layer-off-the-shelf).
 
 # %% [markdown]
 # ## What the cap looks at
@@ -532,9 +537,10 @@ figures.show(*drawings.heads(picture, rows, alt))
 # %% [markdown]
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
 # the jacket. In block 2, head 1 looks left and head 3 looks right. In block 3, head 2
-# looks up. Nobody built that in. The network has learned *left*, *right* and *above*, and
-# not just for the cap. On average over all patches, one neighbour gets most of the
-# attention, whatever the photograph:
+# looks up. Nobody built that in. The network has learned *left*, *right* and *above*,
+# and not just for the cap. (The colours stop at 6%, so a neighbour that gets two thirds
+# is no more yellow than one that gets a tenth.) On average over all patches, a single
+# neighbour gets most of the attention, in each of four photographs:
 
 
 # %% tags=["hide-input"]
@@ -584,17 +590,20 @@ figures.show(*drawings.heads(picture, rows, alt))
 
 
 # %% [markdown]
-# The lens looks at the other lens and, in one head, at the nose between them. The star looks
-# at other stars. We picked these from [all thirty-six maps](#All-thirty-six-maps), and not
-# all are so clear: in block 12, every head looks at the four corners. [Chapter
-# 15](15_inside.ipynb) finds out why.
+# The lens looks at the other lens and, in one head, at the nose between them. The star
+# looks at other stars. We picked these from [all thirty-six
+# maps](#All-thirty-six-maps), and not all are so clear: in block 12, every head looks
+# mostly at the four corners. [Chapter 15](15_inside.ipynb) finds out why.
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
-# Maps show where a head looked, not what became of it ([whether they explain anything is
-# disputed](#Three-readings)). So let's ask the tokens themselves. **Are the two dark
-# squares still alike?** The figure shows how similar each token is to the cap's: the cosine
-# of the angle between them, 1 at most.
+# ## Is the cap still like the jacket?
+#
+# Maps show where a head looked, not what became of it ([whether they explain anything
+# is disputed](#Three-readings)). So let's ask the tokens themselves. **Are the two dark
+# squares still alike?** The figure shows how similar each token is to the cap's: the
+# cosine of the angle between them, 1 at most. The table below it averages over all dark
+# cloth, seven patches of the cap and twenty-one of the jacket.
 
 
 # %% tags=["hide-input"]
@@ -663,18 +672,17 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 table(stages)
 
 # %% [markdown]
-# The table takes all dark cloth together, seven patches of the cap and twenty-one of the
-# jacket. Multiplied by E, a patch is only what it is, and dark is dark: the cap is even a
+# Multiplied by E, a patch is only what it is, and dark is dark: the cap is even a
 # little *more* like the jacket than like itself.
 #
-# Positions pull the two apart before anybody has looked at anything. Then comes block 1,
-# whose heads look for dark cloth wherever it is, and they're alike again. But the cap's
-# patches go on to look at braid and brim, and the jacket's at other things. After block 8,
-# the band of the cap stands alone. The dark square has found out what it's a piece
-# of, and nobody ever told it where a cap ends.
+# Positions pull the two apart before anybody has looked at anything. Then comes block
+# 1, whose heads look for dark cloth wherever it is, and they're alike again. But the
+# cap's patches go on to look at braid and brim, and the jacket's at other things. After
+# block 8, only the cap is left, and its band most of all. The dark square has found out
+# what it's a piece of, and nobody ever told it where a cap ends.
 #
-# **Was that attention?** Switch it off, and it doesn't happen: in whatever way we do it,
-# cap and jacket stay nearly as alike as they were. With attention but without positions, it
+# **Was that attention?** Switch it off, and it doesn't happen: we tried three ways, and
+# in each the jacket stays at 0.6 or more. With attention but without positions, it
 # doesn't happen either. ([See all four](#Was-it-attention?).)
 #
 # Would you like to see a single head at work, number by number? [Walk](try.md#Walk) opens one.
@@ -687,7 +695,7 @@ table(stages)
 #   several questions at once.
 # * Attention sees a bag of tokens. Without positions it can't tell left from right.
 #
-# Can you answer these five from the page?
+# Can you answer these five from the page? ([Answers](#Solutions))
 #
 # 1. What would go wrong in training if you didn't divide by $\sqrt{D_h}$?
 # 2. What would change if one matrix made both the queries and the keys?
@@ -788,13 +796,14 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 table(stages)
 
 # %% [markdown]
-# Only the network itself tells cap from jacket. "All alike" keeps some of what the positions
-# gave it. We show block 8 because its gap is the widest; after block 12 it's still the
-# network alone that has one, though it's narrower.
+# Only the network itself tells cap from jacket clearly. "All alike" keeps some of what
+# the positions gave it. We show block 8 because its gap is the widest; after block 12
+# it's still the network alone that has one, though it's narrower.
 #
-# Without positions every head may look around, but cap and jacket come out as alike as they
-# went in. Two patches that are almost equal ask almost the same, get almost the same, and
-# stay that way.
+# Without positions every head may look around, but the cap comes out no more like
+# itself than like the jacket. Two patches that are almost equal ask almost the same,
+# get almost the same, and stay that way. In the figure, even the wall is more like the
+# framed patch than the rest of its own cap.
 #
 # It seems to take both, attention to look around and positions to say where things are. But
 # this is one photograph, and no control was trained that way. They're networks that we
@@ -946,8 +955,9 @@ for name, t in {"224 px": 197, "384 px": 577, "1x1 patches": 50_177}.items():
 # %% [markdown]
 # (G is a billion multiplications with an addition each.) The pairs, which grow with
 # $t^2$, are what attention is notorious for. At 197 tokens, though, the four matrices
-# cost far more; the pairs catch up only at $t = 2D$. With single pixels as tokens the
-# pairs are nearly everything, which is why ViT cuts patches.
+# cost far more; the pairs catch up only at $t = 2D$. (Chapter 1 counted the MLP as
+# well, which puts it off to $6D$.) With single pixels as tokens the pairs are nearly
+# everything, which is why ViT cuts patches.
 #
 # Memory has its own price. For the backward pass, our `attention` has to keep its map,
 # $t^2$ numbers per head. PyTorch's `F.scaled_dot_product_attention` computes equations
@@ -1031,6 +1041,19 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 #
 # ## Solutions
 #
+# <details><summary>Five questions</summary>
+#
+# 1. Wide queries have large scores, so one key would get nearly everything from the start.
+#    There the softmax is flat, and training can't tell a better query from a worse one.
+# 2. Token 1 would score token 3 exactly as token 3 scores token 1, and a patch could hardly
+#    avoid finding itself.
+# 3. One softmax returns one average. From two values you need to know, it makes one number.
+# 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
+# 5. Positions pulled its cloth and the jacket's apart. Attention first made them alike again;
+#    then it made the pieces of the cap more like each other, and left the jacket behind.
+#
+# </details>
+#
 # <details><summary>Solution 1</summary>
 #
 # Heads 1 and 3 of block 2 and head 2 of block 3 put most of their attention at a fixed
@@ -1112,12 +1135,14 @@ figures.show(*drawings.heads(picture, rows, alt))
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# With "nothing" all tokens end up alike: attention no longer adds what differs, and the MLPs
-# add much the same everywhere. With "only itself" they differ as much as before, but cap
-# and jacket no less than any others. None of these networks was ever trained to work like
-# this, so no single row proves much. More convincing: several ways of switching off that
-# agree, as they do here on the gap; many photographs instead of one; or a network that was
-# trained without attention from the start.
+# Look at the face and the wall in the figure. With "nothing" and "only itself" they
+# have become like the cap, too, and much more than they were at first: no token hears
+# of another, and what the branches add to each seems to be much the same everywhere.
+# With "all alike" you'd most expect it, because attention adds one and the same vector
+# to all tokens, but after block 8 it has happened least there. None of these networks
+# was ever trained to work like this, so no single row proves much. More convincing:
+# several ways of switching off that agree, as they do here on the gap; many photographs
+# instead of one; or a network that was trained without attention from the start.
 #
 # </details>
 #

@@ -8,11 +8,11 @@ import vitedu
 # # The encoder
 #
 # In [chapter 2](02_attention.ipynb) every patch took one look around. One look isn't
-# enough. To see a uniform, one patch has to notice the braid on the cap, another the face
-# below it, and then something has to put the two together. So our network looks around
-# twelve times, in twelve *blocks*. Together they're the *encoder*. In about an hour
-# you'll have written such a block, poured a real model's weights into it, and watched the
-# word "uniform" form inside.
+# enough. To see a uniform, one patch has to notice the braid on the cap, another the
+# face below it, and then something has to put the two together. So our network looks
+# around twelve times, in twelve *blocks*. Together they're the *encoder*. By the end of
+# this page you'll have written such a block, poured a real model's weights into it, and
+# watched the word "uniform" form inside.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -52,14 +52,14 @@ alone = vitedu.load("ViT-Ti/16").double().patch_embed(2 * picture[None] - 1)
 figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 
 # %% [markdown]
-# That's how we start. The framed patch is a piece of Grace Hopper's cap, and the brighter
+# Here's the start. The framed patch is a piece of Grace Hopper's cap, and the brighter
 # another patch is in the map, the more similar its vector is to that piece's. (It's the
 # cosine of the two, which is 1 if they point the same way.)
 #
-# First try: attention layers and nothing else. We take the 196 tokens and send them through
-# 24 brand-new, untrained attention layers, as many as the paper's Large model has. (In the
-# hidden cell, `picture` is the square of chapter 1, and `fresh` gives a layer [random first
-# weights](#First-values).)
+# First try: attention layers and nothing else. We take the 196 tokens and send them
+# through 24 brand-new, untrained attention layers, as many as the paper's Large model
+# has. (In the hidden cell, `picture` is the square of chapter 1, and `fresh` gives a
+# layer [random weights to begin with](#First-values).)
 
 # %%
 from vitedu.plain import MultiHeadAttention
@@ -70,8 +70,7 @@ tokens = model.patch_embed(hopper)  # (1, 196, 192)
 layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 
 # %% [markdown] tags=["predict"]
-# Let's draw that map again, layer by layer. **What will you see after two layers: the cap,
-# only light and dark, or nothing?**
+# Let's draw that map again, layer by layer. **What will you see after two layers?**
 #
 # * the cap
 # * only light and dark
@@ -93,8 +92,8 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 # Fog. At first the cap stands out, and so does the jacket: chapter 2's two dark squares. Two
 # layers later the map is one even, light grey. Face, flag and wall all look like the cap.
 #
-# But perhaps faint differences remain that later layers could use? Subtract the average
-# token from every token, and compare the size of what's left with the size of the tokens.
+# Do faint differences remain that later layers could use? Subtract the average token
+# from every token, and compare the size of what's left with the size of the tokens.
 # That ratio is the *spread*. At spread 0, all 196 vectors are equal.
 
 
@@ -221,11 +220,12 @@ compare({"+ add": z})
 # For each stack, the table says how large a typical number is, compared with the start, and
 # the spread. A fifth is no longer fog. What's alarming is the size.
 #
-# Why so large? Averaging shrinks only what differs, so a fresh layer writes about as much as it
-# reads. Its matrices, which our pencil left out, turn that in a random direction. And in 192
-# dimensions, random directions are nearly at right angles. So, by Pythagoras, each addition
-# makes the stream about $\sqrt2$ times as long, and 24 of them make roughly $\sqrt2^{\,24} =
-# 4096$.
+# Why so large? Averaging shrinks only what differs. What the tokens have in common it
+# leaves alone, and of that a fresh layer writes about as much as it reads. Its
+# matrices, which our pencil left out, turn what it writes in a random direction. And in
+# 192 dimensions, random directions are nearly at right angles. So, by Pythagoras, each
+# addition makes the stream about $\sqrt2$ times as long, and 24 of them make roughly
+# $\sqrt2^{\,24} = 4096$.
 #
 # Does that do any harm? Here's how much of its attention a patch gives to its favourite, on
 # average:
@@ -235,8 +235,11 @@ print(largest_shares(lambda z: z))
 
 
 # %% [markdown]
-# It becomes all or nothing. Large tokens have large scores, and a softmax of large scores
-# picks a single winner. From chapter 2 you know that such a softmax hardly learns.
+# It becomes all or nothing. Large tokens have large scores, and a softmax of large
+# scores picks a single winner. From chapter 2 you know that such a softmax hardly
+# learns. (It's also why more is left than the pencil promised: 63% of 63%, 24 times
+# over, would be fog. But a patch that copies a single winner averages nothing, and
+# different patches copy different winners.)
 #
 # ## Every token at one size
 #
@@ -296,10 +299,12 @@ print(largest_shares(layer_norm))
 # Now what a layer writes no longer grows with the stream. Add up the start and 24 steps of
 # the same length, all at right angles, and you get a vector $\sqrt{25} = 5$ times as long.
 #
-# The spread is no better than before, but now attention is free to learn. The favourite of a
-# patch gets about 1%, twice what it would get if all 196 were treated alike: a new layer has
-# hardly an opinion yet, and that's how it should begin. And both parts are needed, because
-# without the plus sign it's fog again.
+# The spread is no better than before. This time, though, the differences are about as
+# large as at the start, and only what the tokens share has grown around them. And
+# attention is open again. The favourite of a patch gets about 1%, twice what it would
+# get if all 196 were treated alike: a new layer has hardly an opinion yet, and that's
+# how it should begin. And both parts are needed, because without the plus sign it's fog
+# again.
 #
 # ## Then think for yourself
 #
@@ -353,8 +358,9 @@ for layer, mlp in zip(layers, mlps, strict=True):
 compare({"+ MLP": z}, with_earlier=False)
 
 # %% [markdown]
-# That's little more than before, because a fresh MLP writes much less than it reads. You'll
-# see what it's there for when we [take it out](#Take-one-part-out) of a trained model.
+# The stream is hardly larger than before, because a fresh MLP writes much less than it
+# reads. You'll see what it's there for when we [take it out](#Take-one-part-out) of a
+# trained model.
 #
 # So who talks to whom? Give each part six random tokens and wiggle one of them: which outputs
 # move?
@@ -415,9 +421,9 @@ figures.show(*figures.network("encoder"))
 sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
-# Two in each block make 24. The last one comes after block twelve: nothing has normalised
-# the stream itself so far, so that's done once, before anyone reads it. Put the norms [in the
-# stream](#Norm-first-or-last), and training gets harder.
+# Two in each block make 24. The last one comes after block twelve: nothing has
+# normalised the stream itself so far, so that's done once, before anyone reads it. (Why
+# not put the norms in the stream? [Norm first or last](#Norm-first-or-last) tries it.)
 #
 # ## Is it the real thing?
 #
@@ -501,9 +507,9 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
     ask(f"no {part}", networks[f"no {part}"])
 
 # %% [markdown]
-# No attention. The numbers are percentages, and without attention row 0 never hears about any
-# patch: it's always the same jigsaw puzzle. (`without` copies the model without a part, and
-# `ask` prints a line.)
+# No attention. The numbers are percentages, and without attention row 0 never hears
+# about any patch: it's always the same jigsaw puzzle. (In hidden cells, `without` makes
+# a copy that lacks a part, and `ask` prints a line.)
 #
 # For the other three, look at Hopper's tokens as they leave block 12:
 
@@ -516,25 +522,27 @@ for name, network in networks.items():
     print(f"{name:20}{times:>8}{spread(patches):8.0%}")
 
 # %% [markdown]
-# Without plus signs the spread is 0: within each photograph all tokens have become equal.
-# Without norms the stream is more than five times as large as it should be, and the network is
-# sure of nonsense, such as a slide rule in the cup. Without MLPs it does look, for its
-# percentages differ a little, but it draws the same conclusion every time. None of these
-# networks was trained that way, of course; one that was might find a way around it.
+# Without plus signs the spread is 0: within each photograph all tokens have become
+# equal. Without norms the stream is more than five times as large as it should be, and
+# the network is sure of nonsense, such as a slide rule in the cup. Without MLPs it
+# still looks (its percentages differ a little), but it draws the same conclusion every
+# time. None of these networks was trained that way, of course; one that was might find
+# a way around it.
 #
 # <div class="try" data-part="parts"></div>
 #
-# PyTorch ships a block, too, but with its defaults it's a different one:
-# [read this](#Somebody-else's-block) before you use it.
+# PyTorch ships a block, too, but with its defaults it's a different one: see [Somebody
+# else's block](#Somebody-else's-block) before you use it.
 #
 # ## Watch the answer form
 #
 # No block ever replaces the stream; each one only
 # [adds something](#How-much-does-a-block-write?). So you can stop anywhere and look.
 #
-# First, is the fog gone? Here are the maps from the top of the page again, now through whole
-# blocks. (As in the real model, each token starts with its *position* added, a learned vector
-# that says where the patch was. That's [chapter 4](04_vit.ipynb), too.)
+# First, is the fog gone? Here are the maps from the top of the page again, now through
+# whole blocks, untrained or trained. (The percentages in the titles are means over all
+# other patches. As in the real model, each token starts with its *position* added, a
+# learned vector that says where the patch was. That's [chapter 4](04_vit.ipynb), too.)
 
 # %% tags=["hide-cell"]
 model.blocks = mine
@@ -607,17 +615,21 @@ assert 0.08 < later < early < 0.12 and last > 0.7
 print("three crayfish first; a uniform, a cat and an espresso last")
 
 # %% [markdown]
-# Before the first block everything is a crayfish, because row 0 hasn't looked at anything
-# yet. Up to block 8 the head only guesses: barrels, hooks, a teddy for the cat. Then, in
-# the last four, the answers arrive: suit, then uniform; tiger cat, then Egyptian cat;
-# cup, then espresso. You've just watched a network make up its mind.
+# Before the first block everything is a crayfish, because row 0 hasn't looked at
+# anything yet and holds only what it learned to begin with. Up to block 8 the head only
+# guesses: barrels, hooks, a teddy for the cat. (After block 6 she's a mortarboard,
+# chapter 1's answer to the shuffled portrait.) Then, in the last four, the answers
+# arrive: suit, and after block 11 the uniform, at once with 86%; tiger cat, then
+# Egyptian cat; cup, then espresso. You've just watched a network make up its mind.
 #
-# This trick is known as the *logit lens*
-# ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
-# on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Read it with
-# care: the head was trained to read the stream after block 12 and nowhere else. When it
-# says "hook" after block 5, there may be a uniform in the stream that it can't read yet. And
-# what does a single patch go through on its way? [Walk](try.md#Walk) follows one into a block.
+# This trick is known as the *logit lens* ([nostalgebraist
+# 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
+# on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Read it with care:
+# the head was trained to read the stream after block 12 and nowhere else. When it says
+# "hook" after block 5, there may be a uniform in the stream that it can't read yet.
+#
+# And what does a single patch go through on its way? [Walk](try.md#Walk) follows one
+# into a block.
 #
 # ## What to take with you
 #
@@ -625,10 +637,10 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 #    *adds* to the stream keeps their differences.
 # 2. A norm at the entrance of each branch keeps the stream's size in check; then attention
 #    lets the tokens talk, and the MLP lets each of them think.
-# 3. A block is two lines of code, and it needs all four parts: take one out of a trained
+# 3. A block is two lines of code with four parts: take one out of a trained
 #    network, and it talks nonsense without raising an error.
 #
-# Can you answer these?
+# Can you answer these? ([Answers](#Solutions))
 #
 # 1. Why do tokens that only attend to each other end up equal, and why faster and faster?
 # 2. With plus signs but no norms, what becomes of the stream, and of attention?
@@ -880,10 +892,11 @@ figures.show(*drawings.medians(DEPTHS, panels))
 # ### GELU, exact or not
 #
 # GELU is $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a random number from the
-# standard normal distribution is smaller than $x$. So a large $x$ passes unchanged, a very
-# negative one becomes zero, and in between a little of the negative side leaks through:
-# that's the dip in the figure. The authors' code approximates GELU by a formula with tanh,
-# PyTorch and timm (a library of image models) compute it exactly. How far apart are the two?
+# standard normal distribution is smaller than $x$. So a large $x$ passes unchanged, a
+# very negative one becomes zero, and in between a little of the negative side leaks
+# through: that's the dip in the figure. The authors' code approximates GELU by a
+# formula with tanh; PyTorch and timm (a library of image models) compute it exactly.
+# How far apart are the two?
 
 # %% tags=["nbval-check-output", "hide-input"]
 x = torch.linspace(-6, 6, 1_200_001)
@@ -949,13 +962,12 @@ for name, image in images.items():
     print(f"{name:7} patches {longest.tolist()}: {told}")
 
 # %% [markdown]
-# They're the four corners of the picture, every time, and block 8 blows them up. (In the
-# trained maps above you can spot them after block 12: four dark corners, the
-# lower two with dark neighbours.)
-# [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found such giants in much larger
-# ViTs, usually in patches with little to see. They suggest that the network uses these tokens
-# as scratch paper, and that it's better to add a few spare tokens for the purpose, called
-# *registers*.
+# They're the four corners of the picture, every time, and block 8 blows them up. (In
+# the last of the maps above, after block 12, you can spot the lower two: dark corners
+# with dark neighbours.) [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
+# such giants in much larger ViTs, usually in patches with little to see. They suggest
+# that the network uses these tokens as scratch paper, and that it's better to add a few
+# spare tokens for the purpose, called *registers*.
 #
 # ## Where this is in the paper
 #
@@ -992,6 +1004,19 @@ for name, image in images.items():
 #   has a price as well: it limits what the trained network can reach.
 #
 # ## Solutions
+#
+# <details><summary>Five questions</summary>
+#
+# 1. What each takes home is an average, so they get closer together. And the more alike they
+#    are, the more evenly they share their attention, so the next average is blurrier.
+# 2. It grows by about $\sqrt2$ in each layer, to thousands of times its size. Then the scores
+#    are so large that each token attends to a single winner, and attention hardly learns.
+# 3. $(1, -1)$, as from $(3, 1)$. A token such as $(4, 4)$ has deviation 0.
+# 4. Two in each block, at the entrances of its branches, and one after the last block.
+# 5. Row 0 starts out the same for every picture, and nothing but attention brings anything of
+#    a patch to it.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #
@@ -1036,10 +1061,11 @@ print(f"{count:,} weights, {of_mlp:,} of them in the MLP: {of_mlp / count:.0%}")
 #
 # <details><summary>Solution 5</summary>
 #
-# For six of them: any one of blocks 4, 5, 6, 7, 9 and 12 can go, and it's still a uniform, as
-# the next cell shows. Without block 12 it's as sure as before. Without the first block
-# nothing of the uniform is left, and the answer is a parachute. Losing block 3, 8 or 11 also
-# leaves the uniform next to nothing.
+# For six of them: any one of blocks 4, 5, 6, 7, 9 and 12 can go, and it's still a
+# uniform, as the next cell shows. Without block 12 it's about as sure as before, and
+# that fits what the head reads after block 11. Without the first block nothing of the
+# uniform is left, and the answer is a parachute. Losing block 3, 8 or 11 also leaves
+# the uniform next to nothing.
 #
 # </details>
 

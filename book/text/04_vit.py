@@ -57,9 +57,9 @@ print(f"{len(weights)} arrays, {total:,} numbers")
 # [chapter 3](03_encoder.ipynb). (Eleven more blocks just like it are left out.) What you
 # haven't met is at the edges: a `cls_token`, a `pos_embed`, and at the very end a `head`.
 #
-# At the end you'll open the same file with a class of your own, and besides those four it
-# will name a photograph that you choose. So **what is still missing between twelve blocks and
-# a name, and how do you know that what you built is the real thing?**
+# At the end, your own class will open this file. Then it names the four photographs,
+# and one of your choice. **What is still missing between twelve blocks and a name? And
+# how will you know that what you built is the real thing?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("token", "positions", "norm", "head"))
@@ -105,10 +105,11 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # could take the average, which [works as well](#The-mean-instead-of-the-class-token), but
 # our file was trained the paper's way.
 #
-# The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805) and puts
-# one more vector in front, which belongs to no patch. Think of a blank form that goes round a
-# meeting of the patches. It's the same form for every photograph. Twelve times it goes round
-# and collects something new, and at the end you read nothing but the form.
+# The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805) and
+# puts one more vector in front, which belongs to no patch. Think of a printed form that
+# goes round a meeting of the patches. It's the same form for every photograph. Twelve
+# times it goes round and collects something new, and at the end you read nothing but
+# the form.
 #
 # This vector is called the **class token**, and what it holds at the start is learned. Every
 # photograph of a batch gets the same row on top of its 196. `expand` repeats it without
@@ -128,7 +129,7 @@ print(tuple(trained.cls_token.shape), "->", tuple(x.shape))
 #
 # $$\mathbf{y} = \text{LN}(\mathbf{z}_L^0) \tag{4}$$
 #
-# The number (4) is the paper's; we start at the end. $L$ is the number of blocks,
+# The paper numbers it (4): we begin with its last equation. $L$ is the number of blocks,
 # $\mathbf{z}_L$ are the tokens after the last one, and the superscript 0 picks the first
 # row. LN is the LayerNorm of chapter 3.
 #
@@ -156,29 +157,29 @@ say(answer(x))
 # A space shuttle, a magnifying glass, honeycomb. Every weight is a trained one, and the
 # network talks nonsense.
 #
-# From [chapter 2](02_attention.ipynb) you know why. Attention doesn't care about order,
-# and norm and MLP look at one token at a time, so to this network a photograph is a bag
-# of patches. If it can't see where a patch was, the patch has to say so itself. That's
-# what the last unused array of the list is for: a table with one learned row per place.
-# Row 5 is added to patch 5, whatever it shows.
+# What has it lost? [Chapter 2](02_attention.ipynb) knows. Attention doesn't care about
+# order, and norm and MLP look at one token at a time, so to this network a photograph
+# is now a bag of patches, and it was never trained on bags. If it can't see where a
+# patch was, the patch has to say so itself. That's what the last unused array of the
+# list is for: a table with one learned row per place. Row 5 is added to patch 5,
+# whatever it shows.
 #
 # Try it with a pencil. Two patches of plain blue sky are the same vector, $(1, 0)$ and
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
 # $(1, 0.2)$. Now attention can tell them apart.
 #
-# These rows are the **position embeddings**. The patches are numbered from 1 to $N$,
-# as you read a page, and row 0 is for the class token. (It's there for symmetry: the class
-# token could learn the sum of the two by itself.) With the table, the input of the first
-# block is complete:
+# These rows are the **position embeddings**. The patches are numbered from 1 to $N$, as
+# you read a page, and row 0 is for the class token. (It's there for symmetry: the class
+# token is the same for every photograph, so it could learn row 0 along with itself.)
+# With the table, the input of the first block is complete:
 #
 # $$\mathbf{z}_0 = [\mathbf{x}_\text{class};\ \mathbf{x}_p^1\mathbf{E};\ \dots;\ \mathbf{x}_p^N\mathbf{E}] + \mathbf{E}_{pos} \tag{1}$$
 #
-# Inside the brackets are the rows. Think of them as one under the other, though the paper
-# writes them side by side, with semicolons: first the class token
-# $\mathbf{x}_\text{class}$, then each flat patch $\mathbf{x}_p^i$ times the matrix
-# $\mathbf{E}$ from chapter 1. Then the table $\mathbf{E}_{pos}$ is added. The figure shows it
-# for a batch of three small images: the patches differ, but class token and table are the
-# same for all.
+# Inside the brackets are the rows, one under the other in spite of the semicolons: the
+# class token $\mathbf{x}_\text{class}$, then each flat patch $\mathbf{x}_p^i$ times the
+# matrix $\mathbf{E}$ from chapter 1. Then the table $\mathbf{E}_{pos}$ is added. The
+# figure shows it for a batch of three small images. Each has patches of its own, but
+# class token and table are the same for all.
 
 # %% tags=["hide-input"]
 from vitedu.figures.chapters import vit as drawings
@@ -198,8 +199,8 @@ shuffled = torch.cat([cls_token, patches[:, order]], dim=1)
 say(answer(shuffled + trained.pos_embed))
 
 # %% [markdown] tags=["predict"]
-# A shuffled Hopper is a graduate's cap, a shuffled cat a coral reef. Now shuffle the table as
-# well, in the same order. **What becomes of the logits?**
+# In this order, a shuffled Hopper is a graduate's cap, a shuffled cat a coral reef. Now
+# shuffle the table as well, in the same order. **What becomes of the logits?**
 #
 # * as they were for the photograph
 # * as they were for the shuffled patches
@@ -232,14 +233,8 @@ figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 # ## Four equations, one class
 #
 # Nothing is missing any more. Between (1) and (4), each block $\ell$ from 1 to $L$ does
-# what it did in [chapter 3](03_encoder.ipynb):
-#
-# $$\begin{align}
-# \mathbf{z}'_\ell &= \text{MSA}(\text{LN}(\mathbf{z}_{\ell-1})) + \mathbf{z}_{\ell-1} \tag{2} \\
-# \mathbf{z}_\ell &= \text{MLP}(\text{LN}(\mathbf{z}'_\ell)) + \mathbf{z}'_\ell \tag{3}
-# \end{align}$$
-#
-# These four equations are the whole network.
+# what it did in [chapter 3](03_encoder.ipynb). Here are all four in one figure, and
+# they're the whole network.
 
 # %% tags=["hide-input"]
 figures.show(*drawings.equations())
@@ -325,8 +320,8 @@ print([name for name, weight in fresh.named_parameters() if weight.grad.any()])
 #
 # ### Second test: count
 #
-# If your class has as many weights as the file, it's unlikely that a layer is missing. No
-# file at hand? [Count with a pencil](#Counting-with-a-pencil).
+# If your class has as many weights as the file, it's unlikely that a layer is missing.
+# (If you have no file, [count with a pencil](#Counting-with-a-pencil).)
 
 # %%
 found = sum(weight.numel() for weight in ViT().parameters())
@@ -347,8 +342,8 @@ say(wrong(images))
 # "All keys matched successfully." And the coffee is red wine.
 #
 # The number of heads appears in no shape: with three heads or with four, q, k and v are
-# 192 wide. Nor does anything that has no weights, such as a GELU or a residual addition. A
-# strict load proves less than it seems to.
+# 192 wide. And what has no weights, such as a GELU or a residual addition, doesn't
+# appear in the file at all. A strict load proves less than it seems to.
 #
 # ### Fourth test: somebody else's code
 #
@@ -378,14 +373,15 @@ print("largest difference below 1e-10 of it:", bool(difference < 1e-10 * size))
 #
 # ### Six bugs, four tests
 #
-# Now the hunt. Each of these six networks has one bug, runs, and trains without an error:
+# Now for the hunt. Each of these six networks has one bug, runs, and trains without an
+# error:
 #
-# * the head starts out random, not as zeros
-# * the last norm is missing
-# * attention has four heads
-# * the MLPs have a ReLU in place of the GELU
-# * the class token comes last, and row 0 is still read
-# * the logits go through a tanh
+# * *random head:* it doesn't start out as zeros, as the authors' does
+# * *no last norm:* the head reads row 0 just as the blocks leave it
+# * *four heads:* attention has one more than the file was trained with
+# * *ReLU, not GELU:* in all MLPs
+# * *class token last:* and row 0 is still read
+# * *tanh on logits:* a tanh comes after the head
 
 # %% tags=["hide-cell"]
 import copy
@@ -484,8 +480,8 @@ for test in TESTS:
     print(f"{test:11}", hunt("class token last", test))
 
 # %% [markdown]
-# Only other code. The bug changes no weight, and the first loss is $\ln 1000$ for anything
-# that ends in a head of zeros.
+# Only the comparison with other code. The bug changes no weight, and the first loss is
+# $\ln 1000$ for anything that ends in a head of zeros.
 
 # %% [markdown] tags=["predict"]
 # Now all six networks, and suppose that you have time for two of the four tests. (A network
@@ -506,9 +502,10 @@ for bug, said in seen.items():
 
 # %% [markdown]
 # First loss and other code. Only somebody else's code notices the last four bugs, which
-# change no weight's name or shape. The one bug that it misses is the random head: once the
-# file is loaded, first values don't matter. Count and load found just the missing norm, but
-# they're over in a second, and they tell you where to look.
+# change no weight's name or shape. The one bug that it misses is the random head: once
+# the file is loaded, first values don't matter. Count and load found just the missing
+# norm, but they're over in a second, and PyTorch's message names the array that's
+# missing.
 #
 # The tanh deserves another look. We've seen a published tutorial put it behind the head,
 # perhaps because the paper does mention one ([a layer
@@ -544,9 +541,10 @@ print(f"loss {loss:.4f}, and by formula {floor:.4f}")
 #
 # ## What's in the photograph?
 #
-# Now the file goes into *your* class, and the class gets `new`, the four photographs from the
-# top of the page: three pieces of rubbish from
-# [TrashNet](https://github.com/garythung/trashnet), and an astronaut.
+# Now the file goes into *your* class, and your class gets the four photographs from the
+# top of the page (`new`): three pieces of rubbish from
+# [TrashNet](https://github.com/garythung/trashnet), and an astronaut. **Before you
+# look: what will it call the astronaut?**
 
 # %%
 model = ViT().double()
@@ -568,13 +566,16 @@ guesses = [
 figures.show(*drawings.answers(new.float() / 2 + 0.5, guesses))
 
 # %% [markdown]
-# A plastic bag, half a water bottle, a wine bottle: all correct, from about 35 lines of yours,
-# plus the patches, attention and blocks that you wrote before. (We picked three that have a
-# name in ImageNet and come out right. Not all rubbish does.)
+# A plastic bag, half a water bottle, a wine bottle: all correct, with borrowed weights,
+# from about 35 lines of yours, plus the patches, attention and blocks that you wrote
+# before. (We picked three that have a name in ImageNet and come out right. Not all
+# rubbish does.)
 #
-# And then there's Eileen Collins, the first woman to command a Space Shuttle. The network
-# calls her a *bobsled*. The runners-up are two helmets, football and crash, so you can guess
-# why: somebody in a bright, padded suit, with a helmet.
+# And then there's Eileen Collins, the first woman to command a Space Shuttle. The
+# network calls her a *bobsled*. The runners-up are two helmets, football and crash, so
+# you can guess why: somebody in a bright, padded suit, with a helmet. (*Space shuttle*
+# is a class, and there's one in the picture, at the right. It isn't among the first
+# three.)
 #
 # <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>
 #
@@ -582,10 +583,10 @@ figures.show(*drawings.answers(new.float() / 2 + 0.5, guesses))
 # the names that it has. What *should* a network say here? That's
 # [the last exercise](#Exercises), and it isn't a solved problem.
 #
-# And now **your photograph**. Put its path in the place of `photo("rocket")`, for example
-# `"dog.jpg"`. In Colab, click on the folder at the left and drop it there; without a notebook
-# at hand, [try it](try.md) in the browser. Until you do, your class looks at a rocket on its
-# launch pad, at dusk:
+# And now **your photograph**. Put its path in the place of `photo("rocket")`, for
+# example `"dog.jpg"`. In Colab, click on the folder at the left and drop it there;
+# without a notebook at hand, [try it](try.md) in the browser. Until you do, your class
+# looks at a rocket on its launch pad, at dusk, between towers and lamps:
 
 # %%
 PHOTO = photo("rocket")
@@ -594,7 +595,7 @@ for share, place in zip(mine.values, mine.indices, strict=True):
     print(f"{share:4.0%}  {trained.class_names[place]}")
 
 # %% [markdown]
-# Those towers and lamps do look like an oil rig. What does it say of yours?
+# Towers and lamps at dusk: an oil rig has those, too. What does it say of yours?
 #
 # From pixels to names, the network is all your own code; `preprocess` only crops, resizes and
 # scales the photo. The drawing at the start of chapter 1 now runs, every box of it yours. On
@@ -608,7 +609,7 @@ for share, place in zip(mine.values, mine.indices, strict=True):
 # 3. To know that a network is the real thing, look at the first loss, count, load strictly,
 #    and above all compare its logits with those of somebody else's code.
 #
-# **Five questions**
+# **Five questions** ([answers](#Solutions))
 #
 # 1. Why does the class token have shape (1, 1, d) and not (b, 1, d)?
 # 2. Which operation lets the network tell two identical patches in different places apart?
@@ -1028,6 +1029,20 @@ ViT(image_size=384).load_state_dict(weights, strict=True)
 #   the data, the width or the learning rate?
 #
 # ## Solutions
+#
+# <details><summary>Five questions</summary>
+#
+# 1. It's learned, so it belongs to the model. With $b$ rows, each place in the batch would get
+#    a class token of its own, and the answer would depend on the place.
+# 2. The addition of the position embeddings. Nothing else knows where a patch was.
+# 3. A tanh on the logits: 0.8 is its floor for ten classes. A sigmoid or a softmax before the
+#    cross-entropy is the same kind of mistake.
+# 4. On its way back the gradient is multiplied by the head's matrix, which is all zeros. After
+#    the first step it no longer is.
+# 5. A wrong number of heads, a ReLU in place of the GELU, row 0 read although the class token
+#    is last: anything that changes no weight's name or shape.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #

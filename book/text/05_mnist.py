@@ -78,14 +78,14 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # touch those until near the end. Of the rest we hold out a random sixth, to see how we're
 # doing.
 #
-# A hidden cell loads them: `x_learn` are the images to learn from, with pixels from 0 to
-# 1, and `y_learn` their labels; `x_held` and `y_held` are held out. The blue lines show the
-# sixteen patches that the ViT gets.
+# A hidden cell loads them: `x_learn` are the images to learn from, with pixels from 0 (paper)
+# to 1 (ink), and `y_learn` their labels; `x_held` and `y_held` are held out. The blue lines
+# show the sixteen patches that the ViT gets.
 #
 # `ViT` is the class you wrote in chapter 4. `tutorial` is the loop of nearly every first
-# tutorial: it shuffles the images, takes a *batch* of 64 at a time, computes the loss,
-# and lets Adam move the weights. (AdamW is Adam that also shrinks every weight a little
-# at each step.) One pass over all the images is an *epoch*.
+# tutorial: it shuffles the images, takes a *batch* of 64 at a time, computes the loss, and
+# lets Adam move the weights. (AdamW is Adam that also shrinks the weights a little.) One pass
+# over all the images is an *epoch*.
 
 
 # %%
@@ -183,9 +183,8 @@ def train_step(model, optimizer, images, labels):
 # shrinking comes on top.)
 
 # %% [markdown] tags=["predict"]
-# Take a pencil: two weights of the head have the gradients $g = 0.1$ and $g = 0.001$, and
-# the learning rate is $\eta = 0.001$. **How far does the weight with the gradient 0.001
-# move?**
+# Take a pencil: two weights of the head have the gradients $g = 0.1$ and $g = 0.0005$, and the
+# learning rate is $\eta = 0.001$. **How far does the weight with the gradient 0.0005 move?**
 
 # %% tags=["nbval-ignore-output"]
 model = tiny()
@@ -214,9 +213,10 @@ print("every weight of the head moved by the learning rate")
 # is plus or minus one. Adam keeps the direction and throws the size away. (The rest of the
 # network waits a step: chapter 4's head of zeros passes no gradient down.)
 #
-# With Adam, then, the learning rate is a *length*: roughly how far each weight may walk
-# in a step. Our epoch had 782 steps, so at 0.001 a weight could get about 0.8 away from
-# its start if it never turned. How far did the weights really get?
+# In later steps the quotient is usually smaller than one. So with Adam the learning rate is a
+# *length*: roughly how far each weight may walk in a step. Our epoch had 782 steps, so at
+# 0.001 a weight could get about 0.8 away from its start if it never turned. How far did the
+# weights really get?
 
 # %% tags=["nbval-ignore-output"]
 weights = nn.utils.parameters_to_vector  # all 7,850 in one row
@@ -243,11 +243,10 @@ print(f"after 200 steps on one batch: loss {loss:.4f}")
 # %% [markdown]
 # ## Rise and fall
 #
-# Long steps get you across town, but not onto a doorstep: you keep stepping over it.
-# Training is like that. Near a good place, gradients are mostly noise. Adam divides even
-# the noise by its own size, so its steps don't get any shorter. Here are two hundred
-# weights on their way to 0, the red line. Each gradient is the weight's distance from
-# there, plus random noise.
+# Long steps get you across town, but not onto a doorstep: you keep stepping over it. Training
+# is like that. Near a good place, gradients are mostly noise. Adam divides even the noise by
+# its own size, so its steps don't get any shorter. Here Adam takes two hundred weights to 0,
+# the red line. Each gradient is the weight's distance from there, plus random noise.
 
 # %% tags=["hide-input"]
 walks = {"constant": [], "falling": []}
@@ -269,11 +268,11 @@ figures.show(*mnist.paths(walks))
 # At a constant rate they arrive, and keep wandering. Let the rate fall to zero, and they
 # settle, three times closer.
 #
-# We don't start at the full rate, either. The first gradients come from a network that
-# knows nothing, and large steps along them can lead it astray. So most recipes rise from
-# zero over the first tenth or so of the steps: the *warm-up*. Deep Transformers can fail to
-# train without it ([Liu et al. 2020](https://arxiv.org/abs/2004.08249)). You'll soon see
-# what it does for two blocks.
+# We don't start at the full rate, either. The first gradients come from a network that knows
+# nothing, and large steps along them can lead it astray. So most recipes rise from zero over
+# the first tenth or so of the steps: the *warm-up*. Deep Transformers can fail to train
+# without it ([Liu et al. 2020](https://arxiv.org/abs/2004.08249)). You'll soon see what it
+# does here.
 #
 # Let $T$ be the number of steps in the run, let $T_w$ of them be warm-up, and let $\eta$ be
 # the highest rate. Then the rate of step $t$ is a straight line up and half a cosine down:
@@ -337,8 +336,8 @@ def train(model, images, labels, epochs, lr, batch_size=64, warmup=0.1):
 settled = try_rate(0.01, loop=train)
 
 # %% [markdown]
-# From 81 to 89 to 91 percent, without a single new weight or image. But are two percent a
-# lot, and can you trust the number at all?
+# From 81 to 89 to 91 percent, without a single new weight or image. But can you trust such a
+# number at all? First, how it's counted.
 #
 # ## How often is it right?
 #
@@ -418,17 +417,17 @@ by_rate = {lr: climb(0, lr) for lr in (0.001, 0.003, 0.01, 0.03, 0.1)}
 figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
-# 0.001 makes more than twice the mistakes of the best. From 0.01 to 0.03 the curve is
-# nearly flat, and one run each can't tell such neighbours apart. At 0.1 it's a gamble: on
-# another computer, where the last digits of the sums differ, the same run had 8% mistakes.
-# (Your numbers will differ a little all over this page.) We take 0.01, the careful choice.
+# 0.001 makes more than twice the mistakes of the best. From 0.01 to 0.03 the curve is nearly
+# flat, and one run each can't tell such neighbours apart. At 0.1 it's a gamble: on another
+# computer, which rounds its sums differently, the same run had 8% mistakes. (Your numbers will
+# differ a little all over this page.) We take 0.01, the careful choice.
 #
 # The paper uses 0.003 on ImageNet ([Dosovitskiy et al.
 # 2021](https://arxiv.org/abs/2010.11929)). So keep the method, not the number: five short
 # runs, about a factor of three apart.
 #
-# That flat floor is the warm-up's work. Here's 0.03 with it and without it, three times each,
-# with other first weights and another order of the images:
+# The flat bottom of that curve is the warm-up's work. Here's 0.03 with it and without it,
+# three times each, with other first weights and another order of the images:
 
 # %% tags=["nbval-ignore-output"]
 fall = partial(train, warmup=0.0)
@@ -438,7 +437,9 @@ for name, loop in {"with": train, "without": fall}.items():
 
 
 # %% [markdown]
-# Without it, you get two to six times the mistakes, and every run ends somewhere else.
+# Without it, you get about two to six times the mistakes, and every run ends somewhere else.
+#
+# ## Is it better, or lucky?
 #
 # Two more things might help: pixels between −1 and 1 (`centre`), so that paper and ink have
 # opposite signs, and shifts by up to a pixel, at random every time an image is used
@@ -462,8 +463,9 @@ def centre(pixels):
 
 
 # %% [markdown]
-# Now one change at a time, each on top of the last, like the rungs of a ladder. Each line
-# gives a rate, a loop, a change of the pixels and a change of each image.
+# Now one change at a time, each on top of the last, like the rungs of a ladder. (Rise and fall
+# count as one.) Each line gives a rate, a loop, a change of the pixels and a change of each
+# image.
 
 # %%
 RUNGS = {
@@ -485,9 +487,9 @@ rungs = {
 
 
 # %% [markdown]
-# A mean of three seeds isn't the mean of all seeds. Its typical error, the *standard
-# error*, is the spread of the runs divided by the square root of how many there are. On
-# this page it's the number after the ±.
+# A mean of three seeds isn't the mean of all seeds. Its typical error, the *standard error*,
+# is the spread of the runs (their standard deviation) divided by the square root of how many
+# there are. On this page it's the number after the ±.
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -517,8 +519,9 @@ figures.show(*mnist.ladder(rungs, found))
 # [with twenty](#Twenty-seeds) the pixels are a result as well. The shifts still aren't, but
 # they get a second chance now.
 #
-# One more thing. On the ladder a constant 0.001 makes 10.6% mistakes, and with rise and fall
-# it made 12.9%. If a small rate falls as well, the weights never get to a good place.
+# One more hint. On the ladder a constant 0.001 makes 10.6% mistakes, and the one run with rise
+# and fall made 12.9%. If a small rate falls as well, the weights may never get to a good
+# place.
 #
 # ## Fifteen epochs
 #
@@ -543,8 +546,9 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
 #
 # ## What is a tenth of a percent worth?
 #
-# On 10,000 images, it's ten images, and chance decided which images we got. If a model
-# is right with probability $p$, its accuracy on $n$ images has the standard error
+# On 10,000 images, it's ten images. And seeds aren't the only luck: chance also decided which
+# images we got. If a model is right with probability $p$, its accuracy on $n$ images has the
+# standard error
 #
 # $$ \sigma = \sqrt{\frac{p \, (1 - p)}{n}} $$
 #
@@ -569,12 +573,12 @@ print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 
 # %% [markdown]
 # A little over two errors: a hint, by our rule, and only for this pair of runs. The coin toss
-# knows about images; it can't know how two other seeds would have ended. We take the shifts
-# all the same: they shrank the gap, and they cost no weights.
+# accounts for the luck of the images, not for the luck of the seeds. We take the shifts all
+# the same: the hint points the right way, and they cost no weights.
 #
 # ## The duel
 #
-# All choices are made, so now we open the test set, once.
+# All choices are made, so now we may open the test set.
 
 # %% tags=["nbval-ignore-output"]
 model = finished["shifted"]
@@ -591,9 +595,9 @@ assert found > 3 * always
 print("no lazy network, and it was trained")
 
 # %% [markdown]
-# You can defend that number, because no choice was made on these images. And the linear
-# layer? It gets the same images, shifts and epochs, and the same rate, though that was
-# chosen for the ViT.
+# You can defend that number, because no choice was made on these images. And the linear layer?
+# It gets the same images, shifts, epochs and rate. (The rate was chosen for the ViT, so the
+# linear layer may be at a small disadvantage.)
 
 # %% tags=["nbval-ignore-output"]
 rival = nn.Sequential(Shift(), nn.Flatten(), nn.Linear(784, 10).to(device))
@@ -602,10 +606,9 @@ print(f"linear {accuracy(rival[1:], centre(x_test), y_test):.2%}")
 
 
 # %% [markdown]
-# The ViT wins, and it isn't close: the linear layer makes more than four times your
-# mistakes, with as many weights. A good part of that lead is the recipe: trained the
-# tutorial's way, at a constant 0.001, the same network makes [twice the
-# mistakes](#Three-records).
+# The ViT wins, and it isn't close: the linear layer makes more than four times your mistakes,
+# with as many weights. About a third of that lead is the recipe: trained the tutorial's way,
+# at a constant 0.001, the same network makes [twice the mistakes](#Three-records).
 
 # %% [markdown] tags=["predict"]
 # But don't leave the ring yet. Here's a third rival, three small convolutions with 7,768
@@ -645,10 +648,11 @@ misread = {
 figures.show(*mnist.duel(misread))
 
 # %% [markdown]
-# Fewer than half. The convolutions don't have to learn that a stroke is the same stroke one
-# pixel further along; they're built that way. Your ViT has to find it out from examples,
-# like nearly everything else about pictures. With few weights and simple images, that's a
-# handicap. When does it stop being one? Much of this book is about that.
+# Fewer than half. By the coin toss that's over six errors, a result, at least for this pair of
+# runs. The convolutions don't have to learn that a stroke is the same stroke one pixel further
+# along; they're built that way. Your ViT has to find it out from examples, like nearly
+# everything else about pictures. With few weights and simple images, that's a handicap. When
+# does it stop being one? Much of this book is about that.
 #
 # ## The ten it got most wrong
 #
@@ -845,9 +849,9 @@ figures.show(
 )
 
 # %% [markdown]
-# They can't: none of the ratios grows as much as that, because our three seeds happened to
-# lie close together. But where three seeds said "result", twenty agree. The pixels become
-# one. The shifts stay where they were, and even lean the other way.
+# They can't: none of the ratios grows as much as that. Three seeds hardly know their own
+# spread. But where three seeds said "result", twenty agree. The pixels become one. The shifts
+# stay where they were, and even lean the other way.
 #
 # ### Three records
 #

@@ -63,11 +63,10 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 
 # %% [markdown]
-# A hidden cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
-# holds out 5,000 others, `x_held` with `y_held`. Each is a tenth of CIFAR-10's training
-# part, so that a run takes a minute and we can afford dozens. We choose everything on
-# held-out pictures; the test part waits for the end of the page. Pixels go from −1 to 1.
-# (Our copy is JPEG, quality 75, so your numbers will differ a little.)
+# A hidden cell loads 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and holds
+# out 5,000 others, `x_held` with `y_held`. Each is a tenth of CIFAR-10's training part, so
+# that a run takes a minute and we can afford dozens. We choose everything on held-out
+# pictures; the test part waits for the end of the page. Pixels go from −1 to 1.
 #
 # Our network is a small version of your class from chapter 4: four blocks of width 96, and
 # patches of 8×8 pixels, so 16 patches and a class token. The loop is the usual tutorial's:
@@ -121,18 +120,19 @@ figures.show(*recipe.parting({"": seen}))
 # blue curve soon stops rising; what the dashed one gains from there on is memorising. The
 # space between the curves is the *gap*, and it's the first thing to look at in any run.
 #
-# Are ViTs just bad at small photographs? No: at the end of this page, a larger one that
-# starts from nothing gets 87 of a hundred right. **What does your run lack: a better
-# loop, more pictures or more time? And how do you find out without fooling yourself?**
-# You'll build three ingredients of a good recipe, and weigh a dozen.
+# Are ViTs just bad at small photographs? No: at the end of this page, a larger one that starts
+# from nothing gets 87 of a hundred right. **What does your run lack: a better loop, more
+# pictures or more time? And how do you find out without fooling yourself?** You'll build three
+# ingredients of a good recipe, and weigh a dozen. (Not all three will pay in a run as short as
+# ours.)
 #
 # ## How far apart are twins?
 #
 # Suppose you add an ingredient and get one point more. A different seed might have done
 # that, too. So first ask how far apart twins are: runs that differ only in the seed.
 #
-# We measured many variants beforehand, three seeds each, trained by the package on these
-# pictures (we call that file the *record*). One variant is the tutorial, so you've just
+# We've trained many variants beforehand, three seeds each, with our package's own loop on
+# these pictures (we call that file the *record*). One variant is the tutorial, so you've just
 # trained a fourth twin:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -353,9 +353,8 @@ print("checked: on the same draw, it's what vitedu.data.mix does")
 #
 # `torch.optim.Adam(model.parameters(), lr=0.003, weight_decay=0.3)`
 #
-# The notebook you met in chapter 5 writes it like this, and the paper has these numbers
-# and says "Adam", too. Let's run two epochs and watch the weights that make queries, keys
-# and values.
+# The notebook of chapter 5 writes it like this. The paper has the same numbers, and says
+# "Adam", too. Let's run two epochs and watch the weights that make queries, keys and values.
 
 
 # %%
@@ -389,11 +388,11 @@ two_epochs(torch.optim.Adam)
 # The weights are gone, and the network is well on its way to one answer for everything.
 # **What could be wrong?**
 #
-# With the decay $\delta$, PyTorch's `Adam` adds $\delta\,w$ to the *gradient* of the
-# weight $w$. At the start that's 0.3 times 0.0886, far more than the gradient itself.
-# Then Adam divides by the size, so every step is as long as the learning rate $\eta$, and
-# points where the decay wants it. The weights march to zero at full speed, without a
-# warning.
+# With the decay $\delta$, PyTorch's `Adam` adds $\delta\,w$ to the *gradient* of the weight
+# $w$. At the start that's 0.3 times 0.0886, far more than a gradient like the one printed,
+# which is from the end. Then Adam divides by the size, so every step is as long as the
+# learning rate $\eta$, and points where the decay wants it. The weights march to zero at full
+# speed, without a warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
 # out of that division. If $s(g)$ is Adam's step for the gradient $g$, about 1 in size,
@@ -494,19 +493,23 @@ rows.sort(key=lambda each: -each.mean)
 figures.show(*recipe.switches(rows, error, "the recipe"))
 
 # %% [markdown]
-# Small dots are seeds, the large one above them is their mean, the bar its error. Inside the
-# grey band, a row is less than two errors away from the recipe. Blue rows change the pictures
-# or how they're cut, red the labels, grey the steps, orange the network. ([In
+# Small dots are seeds, the large one above them is their mean, the bar its error. On the right
+# is the gap. Inside the grey band, a row is less than two errors away from the recipe. (If a
+# *no* row does worse, its ingredient does good.) Blue rows change the pictures or how they're
+# cut, red the labels, grey the steps, orange the network; black are whole recipes. ([In
 # numbers](#The-record-in-numbers))
 #
 # Smaller patches bring the most, for four times the work. Mixup costs three points, mixup
 # with cutmix nearly four, and RandAugment eleven. All three bring variety to a network that
 # hardly knows its own pictures, so that fits the guess.
 #
-# Now count the rows in the band, though each ingredient has a good paper behind it. Decay is
-# among them. But "nothing" doesn't mean "no effect": without shifts and mirrors, all the rest
-# together still beats the tutorial by two points. It means that three seeds can't see it. For
-# half a point you'd need [many more](#The-price-of-half-a-point).
+# Now count the rows in the band: there are seven besides the recipe, decay among them, and
+# each of these ingredients has a good paper behind it. At its right edge is *no cosine*, of
+# all things. (Perhaps averaging does the same job. We haven't tested it.)
+#
+# That doesn't mean that the seven do nothing, only that three seeds can't see it: without
+# shifts and mirrors, all the rest together still beats the tutorial by two points. For half a
+# point you'd need [many more](#The-price-of-half-a-point).
 #
 # ## Which ingredients need a long run?
 #
@@ -543,8 +546,9 @@ for switch in ("recipe", *(each for each, _ in INGREDIENTS.values())):
 # %% [markdown]
 # Eleven! Eight epochs are perhaps too few to learn 45,000 pictures by heart, but 24 aren't:
 # without shifts and mirrors, the network ends with nearly all of its own pictures and a gap of
-# 35 points. So that's the ingredient that turned, from useless to needed, and it turned as the
-# gap opened. Here's each of the six after 8 epochs, and half-way through 24:
+# 35 points. So this ingredient went from useless to needed, and it did so as the gap opened.
+# Here's each of the six after 8 epochs, and half-way through 24, where the learning rate is
+# still high:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 halfway = results.read("cifar-halfway")
@@ -574,12 +578,15 @@ figures.show(
 
 # %% [markdown]
 # (The band is two errors: three twins of the recipe, stopped at the same place, say how far
-# apart single runs are. What's inside is nothing, and averaging, just outside, is a hint.)
+# apart single runs are. What's inside is nothing. Averaging, just outside, is a hint, but
+# perhaps about the high rate: it makes weights noisy, and a running mean helps.)
 #
-# And those that did harm? Mixup with cutmix still costs points after 24 epochs, if fewer than
-# half-way, and RandAugment costs fifteen where we could look. The recipe's own gap is only five
-# points at the end, so they bring variety to a network that has little use for it yet. Our
-# guess stands. Whether *these two* turn in a still longer run, we don't know.
+# And those that did harm? Mixup with cutmix still costs points after 24 epochs, though fewer
+# than half-way. RandAugment we saw only half-way, and there it costs fifteen. The recipe's own
+# gap is only five points at the end, so they bring variety to a network that has little use
+# for it yet. That agrees with our guess. (After [80 epochs](#Four-times-the-epochs) it's put
+# to the test: the gap is wide, and mixing just comes out level.) Whether *these two* would pay
+# in a still longer run, we don't know.
 #
 # ## Your recipe
 #
@@ -642,8 +649,8 @@ print(f"its error by the pictures {point * math.sqrt(gained + lost):.1f}")
 print(f"its error by the seeds    {math.sqrt(2) * spread:.1f}")
 
 # %% [markdown]
-# By the pictures it's a result; by the seeds it's about three errors, on the edge. (Was your
-# first run [typical of its twins](#Your-run-among-its-twins)?)
+# By the pictures it's a result. By the seeds it's a hint, just short of three errors. (Was
+# your first run [typical of its twins](#Your-run-among-its-twins)?)
 #
 # ## All the pictures
 #
@@ -684,28 +691,28 @@ if not gpu:
     print("The text below describes a run on our H100.")
 
 # %% [markdown]
-# For the last row above the line, the network with patches of 4 got nine times the
-# pictures and twice the epochs, so eighteen times the steps: two hours on a CPU, and by far
-# the largest jump on this page. So the recipe, left alone for two hours, gets 77.
+# For the last row above the line, the network with patches of 4 got nine times the pictures
+# and twice the epochs, so eighteen times the steps: two hours on a CPU, and by far the largest
+# jump on this page. So the recipe, left alone for two hours, gets 77. (The two rows at 50 cost
+# about the same.)
 #
 # The rows below the line were judged on the test part, so compare them with each other.
 # The larger ViT and the CNN learned from 5,000 pictures, and the CNN wins: a convolution
 # is born knowing that a cat is a cat anywhere ([chapter 14](14_resnets.ipynb)).
 #
-# Then comes the one you've been waiting for, a plain ViT that starts from nothing and
-# gets 87 of a hundred right. It's thirty times as large as yours, and it saw *all* the
-# pictures, 194 times each, with mixup, cutmix, RandAugment and stochastic depth. On one
-# GPU that took six and a half minutes. So a plain ViT *can* learn small photographs from
-# scratch. (So large a network, in so long a run, is where mixing should pay. We didn't take it
-# out to see.)
+# Then comes the one you've been waiting for, a plain ViT that starts from nothing and gets 87
+# of a hundred right. It's thirty times as large as yours, and it saw *all* the pictures, 194
+# times each, with mixup, cutmix, RandAugment and stochastic depth. On one GPU that took six
+# and a half minutes. So a plain ViT *can* learn small photographs from scratch. (We haven't
+# run this one without mixing.)
 #
 # The bottom row began with weights that had seen millions of photographs, and then
 # learned from 10,000 pictures. If you have few pictures of your own, do that ([chapter
 # 11](11_transfer.ipynb)).
 #
-# So what did your first run lack? A better loop brought five points, and four times the work
-# seven more. Nine times the pictures, with eighteen times the steps, brought another 27. How
-# much of that is the pictures and how much the time, no run on this page tells apart.
+# So what did your first run lack? The record's better loop brought five points, and four times
+# the work seven more. Nine times the pictures, with eighteen times the steps, brought 27 more.
+# How much of that is the pictures and how much the time, no run on this page tells apart.
 #
 # ## What to take with you
 #
@@ -895,9 +902,9 @@ for epochs, (with_mix, without) in {
 
 # %% [markdown]
 # With four times the epochs the recipe gains nearly seven points, and its gap opens. With
-# mixup and cutmix it gains far more and catches up, and its gap stays small. So what cost
-# nearly four points in the short run costs nothing in the long one. By our guess, mixing
-# should win in a longer run still; this record stops where the two are level.
+# mixup and cutmix it gains far more and catches up, and its gap stays below ten points. So
+# what cost nearly four points in the short run costs nothing in the long one. By our guess,
+# mixing should win in a longer run still; this record stops where the two are level.
 #
 # ### What time buys on ImageNet
 #

@@ -42,12 +42,13 @@ print(x + 1)
 figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
-# Still 2048. Every square is a bit, and the one that makes it 2049 would be the seventeenth.
-# And yet nearly all large networks are trained with such numbers, because they take half the
-# memory and, on the right chip, a fraction of the time. Let's try it on the network of
-# [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits, once with everything
-# in the usual `float32`, and once with everything in `float16`. (`learn`, in a hidden cell,
-# trains the network with any step you give it, and returns the network and all losses.)
+# Still 2048. Every square is a bit. In `float16`, the one that makes it 2049 would be the
+# seventeenth. And yet nearly all large networks are trained with such numbers, because they
+# take half the memory and, on the right chip, a fraction of the time. Let's try it on the
+# network of [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits, once with
+# everything in the usual `float32`, and once with everything in `float16`. (`learn`, in a
+# hidden cell, trains the network with any step you give it, and returns the network and all
+# losses.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -114,10 +115,10 @@ for dtype in (torch.float32, torch.float16):
 # One step, and the second network is dead. NaN, "not a number", is what you get from zero
 # divided by zero.
 #
-# **What do numbers lose when they have only sixteen bits, how do you train with them all
-# the same, and what do you get for it?** By the end you'll know what killed that run, your
-# step will need about 40% less memory, and you'll have seen a ViT get through nine times as
-# many images a second.
+# **What do numbers lose when they have only sixteen bits, how do you train with them all the
+# same, and what do you get for it?** By the end you'll know what killed that run, your step
+# will need about 40% less memory, and you'll have seen six lines, sixteen bits among them,
+# take a ViT through nine times as many images a second.
 #
 # ## Sixteen bits
 #
@@ -311,16 +312,17 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the pale strip, where
-# numbers do without the leading $1$ and have fewer bits. And the dark strip, where `float16`
-# has all its bits, is empty! So let's move the gradients there. Derivatives are linear:
-# multiply the loss by some $s$, and the gradient of every weight $w$ is multiplied by $s$:
+# More than half of them would be lost. Nearly all of the rest are in the pale strip, below the
+# smallest exponent, where numbers give up the leading $1$ of the formula and have fewer bits.
+# And the dark strip, where `float16` has all its bits, is empty! So let's move the gradients
+# there. Derivatives are linear: multiply the loss by some $s$, and the gradient of every
+# weight $w$ is multiplied by $s$:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
-# You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by
-# $s$ again. (With the second-best answers as labels, a third would be lost instead. The
-# better the network gets, the more it needs that $s$, with a batch of 64 as well.)
+# You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by $s$
+# again. (With the second-best answers as labels, a third would be lost instead. The better the
+# network gets, the more it needs that $s$.)
 #
 # Here's such a step; what's orange is in sixteen bits, everything else in `float32`.
 
@@ -329,10 +331,11 @@ figures.show(*speed.mixed_step())
 
 
 # %% [markdown]
-# The best $s$ is as large as possible without overflow, and that changes during training.
-# A *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the
-# step and halves $s$. After some good steps, its *patience*, it doubles $s$. (`bfloat16`
-# reaches far enough to do without. But older GPUs multiply fast only in `float16`.)
+# The best $s$ is as large as possible without overflow, and that changes during training. A
+# *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
+# halves $s$. After a number of good steps, which is its *patience*, it doubles $s$.
+# (`bfloat16` reaches far enough to do without. But older GPUs multiply fast only in
+# `float16`.)
 
 
 # %%
@@ -400,10 +403,10 @@ assert len(set(history)) > 3 and mine.isfinite().all()
 print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
-# Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Can it
-# rescue a run? We need one whose gradients are too small, and our little network's aren't.
-# So the experiment is rigged: we divide the loss by 65,536, and Adam's $\epsilon$ by the same
-# number, so that only the format makes a difference.
+# Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Can it rescue
+# a run? We need one whose gradients are too small, and our little network's aren't. So the
+# experiment is rigged: we divide the loss by 65,536, and Adam's $\epsilon$ by the same number,
+# so that Adam takes the same steps as before and only the format makes a difference.
 
 # %% tags=["nbval-ignore-output"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -438,8 +441,9 @@ figures.show(*speed.rescue(losses, scales))
 #
 # ## Does it still learn?
 #
-# What does an ordinary run lose? Two epochs on half of MNIST in each format, three seeds
-# each and always with your scaler, judged on digits that were held out:
+# What does an ordinary run lose? Two epochs on 20,000 digits in each format, three seeds each
+# and always with your scaler, judged on digits that were held out (these runs have fewer steps
+# than those of chapter 5, so fewer digits are right):
 
 # %% tags=["nbval-ignore-output"]
 right = {}
@@ -463,8 +467,9 @@ for name, percents in right.items():
     print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
 
 # %% [markdown]
-# Neither format costs a whole point. (Don't believe the gaps themselves: three pairs of runs
-# hardly know their own ±, and on another processor the same seeds gave other gaps.)
+# Neither format costs a whole point. (By the rule both gaps would be results. Don't believe
+# them: [chapter 6](06_recipe.ipynb) showed how little three runs know of their own spread, and
+# on another processor the same seeds gave other gaps.)
 #
 # And do the weights really need `float32`? Take the network we've just trained, and swap
 # black and white in the digits. It has to learn again, with a learning rate of $0.0001$:
@@ -584,10 +589,10 @@ for gpu, half in GPUS.items():
 # ### One line at a time
 #
 # What's left of that in a real run? On an H100 with 80 GB we took a training step of 64
-# images, everything in `float32` and attention as you wrote it, and changed one line after
-# the other: TF32, `bfloat16`, fused attention, fused AdamW (which updates all the weights in
-# one go), a batch of 256, and `torch.compile`, which [turns several operations into
-# one](#What-torch.compile-does). Each line stays for those that follow.
+# images, everything in `float32` and attention as you wrote it, and changed one line after the
+# other: TF32, `bfloat16`, fused attention, fused AdamW (which updates all the weights in one
+# go), a batch of 256, and `torch.compile`, which [turns several operations into
+# one](#What-torch.compile-does). Each line stays on for those that follow.
 #
 # We did it with ViT-B/16, and with ViT-Ti/16, the same network with a fifteenth of the
 # weights. **Which of the two gains from bfloat16?**
@@ -619,20 +624,22 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large network gains with every line, most with the first. By the data sheet TF32 is
-# 7.4 times as fast, but the step gets only 2.9 times as fast. Your pencil knows one reason:
-# products are just a part of it. Everything else waits for the memory. To add two tensors,
-# the chip moves twelve bytes for every single addition, two numbers in and one out, and
-# however fast it adds, it waits for them. (There's [a picture of
-# that](#Arithmetic-or-memory).) That's why `bfloat16` adds little once TF32 is there, while
-# fused attention, which saves trips to the memory, brings half as much again.
+# The large network gains with every line, most with the first. By the data sheet TF32 is 7.4
+# times as fast, but the step gets only 2.9 times as fast. Your pencil knows one reason, though
+# it had a smaller network and another chip: products are just a part of a step.
+#
+# Everything else waits for the memory. To add two tensors, the chip moves twelve bytes for
+# every addition, two numbers in and one out. However fast it adds, it has to wait for them.
+# (There's [a picture of that](#Arithmetic-or-memory).) That's why `bfloat16` adds little once
+# TF32 is there, while fused attention, which saves trips to the memory, brings half as much
+# again.
 #
 # The small one gains nothing from any format. Look at its batch of 256: with four times the
-# images, a step takes only an eighth longer. So the chip wasn't busy with the 64 at all. It was
-# waiting for *Python*: it's done with each operation before Python asks for the next, and
-# `autocast`, which has more to ask for, even slows it down. `torch.compile` helps, because
-# fewer operations have to be asked for. (The large one likes the larger batch, too: a step
-# of the optimizer costs the same, however many images come before it.)
+# images, a step takes only an eighth longer. So the chip wasn't busy with the 64 at all. It
+# was waiting for *Python*: it's done with each operation before Python asks for the next, and
+# with `autocast`, which has more to ask for, it's even slower. `torch.compile` helps, because
+# fewer operations have to be asked for. (The large one likes the larger batch, too: a step of
+# the optimizer costs the same, however many images come before it.)
 #
 # How much of the GPU is in use then? Take the operations per second of the training step,
 # and divide by what the GPU manages when all it does is multiply large matrices in
@@ -652,8 +659,19 @@ if not is_measured:
 # ViT-Ti/16 uses a tenth, because it's too small to keep the GPU busy. So if a faster format
 # changes nothing, find out who waits for whom.
 #
-# On your own data, `vitedu train` switches on fused attention and fused AdamW by itself;
-# add `precision=bf16` and `compile=true`. And from the package's repository, `python
+# Here are the six lines, to fit into your own loop:
+#
+# ```
+# torch.set_float32_matmul_precision("high")        # TF32
+# with torch.autocast("cuda", torch.bfloat16):      # bfloat16
+#     F.scaled_dot_product_attention(q, k, v)       # fused attention
+# torch.optim.AdamW(model.parameters(), fused=True) # fused AdamW
+# batch_size = 256
+# model = torch.compile(model)
+# ```
+#
+# On your own data, `vitedu train` switches on fused attention and fused AdamW by itself; add
+# `precision=bf16` and `compile=true`. And from the package's repository, `python
 # benchmarks/gpu_day.py --lot 2` draws this ladder for *your* GPU.
 #
 # ## What to take with you
@@ -665,7 +683,7 @@ if not is_measured:
 # 3. Find out what the chip is waiting for. A shorter format helps arithmetic if there are
 #    circuits for it, memory because it has fewer bytes, and Python not at all.
 #
-# **Five questions**
+# **Five questions** ([answers](#Solutions))
 #
 # 1. Why is $2048 + 1$ the same as $2048$ in `float16`, and what is it in `bfloat16`?
 # 2. What killed the run at the top of the page?
@@ -968,8 +986,8 @@ print(f"{record['command']}")
 print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
-# The paper says three things about its curves. *ViT's speed is like that of similar
-# ResNets.* Ours is, too: a little faster at every size but the largest.
+# The paper says three things about its curves. *ViT's speed is like that of similar ResNets.*
+# Ours is, too: 10 to 31 percent faster at every size but the largest.
 #
 # *The growth with the fourth power of the side hardly shows.* Attention compares all pairs
 # of patches, and their number grows with the fourth power. But most of the arithmetic is in
@@ -1012,6 +1030,21 @@ print(f"{record['hardware']}, {record['date']}")
 #   rounded up or down at random or the lost rest is remembered.
 #
 # ## Solutions
+#
+# <details><summary>The five questions</summary>
+#
+# 1. From 2048 on, `float16` has only every second whole number. 2049 is a tie, and it goes to
+#    the number whose last bit is 0, which is 2048. In `bfloat16`, with seven bits of fraction,
+#    the next number after 2048 is 2064, so it's 2048 as well.
+# 2. Adam's $\epsilon$ of $10^{-8}$ is 0 in `float16`, and in the first step every gradient
+#    below the head is 0, too: zero divided by zero.
+# 3. It waits for Python, not for arithmetic or memory. A larger batch helped, because the GPU
+#    does more each time it's asked, and `torch.compile`, because it's asked less often.
+# 4. An infinite gradient or a NaN. It halves its scale.
+# 5. The matrix products. Additions, norms and GELU don't use those circuits; at most they gain
+#    from fewer bytes.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #

@@ -146,10 +146,10 @@ print("checked: more than nine weights in ten differ")
 
 # %% [markdown]
 # A *fingerprint* is a hash of the averaged weights: change a single bit, and all of it
-# changes. Same seed, same data, same number of steps, and yet you got a different
-# network. There was no error, and the accuracy doesn't warn you: the interrupted run even
-# reads more digits. But it isn't the run that you planned, and you can't repeat it unless
-# you know when it was interrupted.
+# changes. Same seed, same data, same number of steps, and yet you got a different network.
+# There was no error, and the accuracy doesn't warn you: the interrupted run even reads more
+# digits. But it isn't the run that you planned. You can't repeat it unless you know when it
+# was interrupted, and if you compare two recipes, you may be comparing two accidents.
 #
 # The other enemy of a large training run is its size. The paper takes 4,096 images in
 # every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget`
@@ -164,9 +164,10 @@ for batch_size in (4096, 256, 32):
 # Your laptop may have 16 GB. So here's the question: **how do you train what doesn't fit,
 # on machines that don't last, and still get the same weights?**
 #
-# We'll cut a run's batch, its memory and its time, share out its work, and at the end cut
-# the power. Where the same numbers are added in another order, the last digits may differ,
-# but [no more](#When-bytes-differ); everywhere else the bits must be the same.
+# First comes size: we'll cut a run's batch and its memory, and share out its work. Then come
+# the accidents: we'll cut its time, and at the end kill it again and again. Where the same
+# numbers are added in another order, the [last digits may differ](#When-bytes-differ).
+# Everywhere else the bits must be the same.
 #
 # ## Cut the batch
 #
@@ -269,7 +270,8 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 #
 # So the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its time,
 # though: slices save memory, not work. (And they need a network that looks at one image at a
-# time, as a ViT does. The *BatchNorm* of most ResNets mixes all those it sees at once.)
+# time, as a ViT does. The *BatchNorm* of most ResNets mixes all the images that it sees at
+# once.)
 #
 # ## Cut the memory
 #
@@ -299,9 +301,9 @@ class Forgetful(nn.Module):
 # We try it on the real ViT-Ti/16 with the photograph of Grace Hopper, both loaded in a hidden
 # cell, whose `step_cost` counts the bytes that are kept and the multiply-adds of a step.
 #
-# A backward pass is about twice the work of a forward pass: for each matrix product there, it
-# has two, for the gradients of both factors. **How much more work is a step, if every block
-# runs forward twice?**
+# A backward pass is about twice the work of a forward pass: for each matrix product on the way
+# forward it has two, for the gradients of both factors. **How much more work is a step, if
+# every block runs forward twice?**
 #
 # * about a sixth more
 # * a quarter or a third more
@@ -430,16 +432,16 @@ print("checked: everyone has the sum, and the picture shows how")
 
 
 # %% [markdown]
-# Six rounds of a quarter of a million are one and a half million numbers. With $p$
-# processes and a gradient of $m$ numbers, each process sends $2 \, (p - 1) / p \cdot m$.
-# However many machines you have, that's less than $2m$, and [Patarasuk and Yuan
-# 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove that no method needs less.
+# Six rounds of a quarter of a million are one and a half million numbers. With $p$ processes
+# and a gradient of $m$ numbers, each process sends $2 \, (p - 1) / p \cdot m$. However many
+# machines you have, that's less than $2m$, and [Patarasuk and Yuan
+# 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove that no method can send less.
 #
 # ### Two processes at work
 #
 # Now for two real ones. They have to agree on the images without exchanging a word. So the
-# order of the images can't come from a random state that each process keeps to itself: it's
-# *computed*, from the seed and the number of the epoch.
+# order of the images doesn't come from a random state, which each process would have to keep
+# in step: it's *computed*, from the seed and the number of the epoch.
 
 
 # %%
@@ -476,10 +478,9 @@ def worker(share, count, divide_by):
 # Isn't that a mean of means? It is, and here it's allowed, because both shares have 32
 # images. With 33 and 31 it would be the mistake from above.
 #
-# Folded cells write these functions into a file and start it twice, as two Python programs
-# (on Windows, in WSL). They run it three times: *right*, and with two mistakes that people
-# really make. In *same images*, both processes take the first share. In *sum*, nobody divides
-# by two.
+# Folded cells run `worker` in two Python programs (on Windows, in WSL), three times: *right*,
+# and with two mistakes that people really make. In *same images*, both processes take the
+# first share. In *sum*, nobody divides by two.
 #
 # **Which of them ends further from the weights of one process that sees the whole batch?**
 #
@@ -551,10 +552,10 @@ found = torch.load(folder / "found.pt")
 
 
 # %% [markdown]
-# For comparison, `one_process`, in a hidden cell, takes the same ten steps in a single process:
-# from its `first` weights to where it ends `alone`. How far from there do the others end, in
-# percent of the distance that the single process has come? As a yardstick, there are ten steps
-# on *other images*, too.
+# For comparison, `one_process`, in a hidden cell, takes the same ten steps in a single
+# process: from its `first` weights to where it ends `alone`. Call that distance 100 percent.
+# How far from its last weights do the others end? As a yardstick, we also take ten steps on
+# *other images*.
 
 
 # %% tags=["hide-input"]
@@ -584,9 +585,9 @@ for name, ends in found.items():
 # rescales whatever it gets, noise included. The sum hardly matters, for the same reason:
 # twice the gradient is nearly the same step. (Exercise 1 asks what happens without Adam.)
 #
-# PyTorch's ready-made `worker` is called DDP, and FSDP [shares out the
-# network](#DDP-and-FSDP) as well. [How much faster](#How-much-faster-two-processes-are) two
-# processes are is in the second reading, too.
+# PyTorch's ready-made `worker` is called DDP, and FSDP [shares out the network](#DDP-and-FSDP)
+# as well. The second reading also measures [how much
+# faster](#How-much-faster-two-processes-are) two processes are.
 #
 # ## Cut the time
 #
@@ -668,25 +669,28 @@ assert all(min(distances) > 0 for distances in by_name.values())
 print("checked: with nothing left out it's exactly 0, on every seed")
 
 # %% [markdown]
-# The number of the step! Forget a single integer, and you end up half the whole distance away;
-# forget everything but the weights, and it's hardly more. (The grey dots are three seeds. With
-# everything saved the distance is zero, to the last bit.)
+# The number of the step! Forget a single integer, and you end up half the whole distance away.
+# Forget everything but the weights, and it's hardly more. (The grey dots are three seeds, the
+# bars and accuracies their means. With everything saved the distance is zero, to the last
+# bit.)
 #
 # Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
 # the step, the run even reads *more* digits: the schedule begins anew, the learning rate is
-# still high when the run stops, and a run this short may gain from that.
+# still high when the run stops, and a run this short may gain from that, unlike the longer
+# ones of chapter 5.
 #
 # The average nearly catches up by itself within a few dozen steps. The optimizer doesn't: with
 # empty means, Adam goes another way. [PyTorch's own example of a run that
 # survives](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
-# saves only the weights and the number of the epoch. That will do for its plain gradient
-# descent, and for nothing else that you put in its place.
+# saves only the weights and the number of the epoch. That's enough for the plain gradient
+# descent of that example, but not for an optimizer with a memory, such as Adam.
 #
 # And without the random numbers you train on the same images twice. You already have the cure:
 # `rows_of` computes the images from the number of the step, so there's no random state to
-# lose. It works for [a million photographs](#Shards), too.
+# lose. With [a million photographs](#A-computed-order-and-its-price) you'd keep the order for
+# a whole epoch, but it's the same idea.
 #
-# ## Cut the power
+# ## Killed while saving
 #
 # One accident is left: the one that happens *while* you save. Let's say that half of the
 # file has reached the disk.
@@ -704,8 +708,9 @@ except RuntimeError as error:
 # %% [markdown]
 # If that file has the name of your last checkpoint, as in PyTorch's example, you've lost both,
 # because opening it for writing emptied the old one. So write to a second file beside it, make
-# sure that all of it is on the disk, and only then give it the name. Renaming happens
-# completely or not at all (there are [limits](#Beyond-a-rename)).
+# sure that all of it is on the disk, and only then give it the name. If the program dies, the
+# renaming has happened completely or not at all. (A power cut is [harder](#Beyond-a-rename),
+# and this page doesn't test it.)
 
 
 # %%
@@ -791,7 +796,8 @@ print(f"{record['hardware']}, {record['date']}")
 print(record["command"])
 
 # %% [markdown]
-# And where did our run end? For comparison, here are the same steps in one go:
+# And where did our run end? For comparison, here are the same steps in one go. (Their images
+# come from `rows_of`, so the fingerprint isn't the one from the top.)
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -815,9 +821,9 @@ print("checked: Adam's means are the same bytes as well")
 
 # %% [markdown]
 # The same bytes. At the top of the page, one accident left you with another network. Now eight
-# of them have changed nothing, and nobody could tell from the result that they happened.
-# (That's on one processor with one thread; [elsewhere](#When-bytes-differ), last digits can
-# differ.) The package does it for every run: the command that began it also resumes it.
+# kills have changed nothing, and nobody could tell from the result that they happened. (That's
+# on one processor with one thread; [elsewhere](#When-bytes-differ), last digits can differ.)
+# The package does it for every run: the command that began it also resumes it.
 #
 # ## What to take with you
 #
@@ -827,7 +833,7 @@ print("checked: Adam's means are the same bytes as well")
 # 3. A checkpoint holds all that the next step depends on, and it's written beside the old
 #    one. If the order of the images is computed, a run's place in them is one integer.
 #
-# **Five questions**
+# **Five questions** ([answers](#Solutions))
 #
 # 1. Why does accumulation divide by the size of the batch, and not of the slice?
 # 2. Activation checkpointing runs every block forward twice. Why doesn't that double the
@@ -936,9 +942,10 @@ print(f"{two / one:.1f} times as fast as one")
 print(f"{share:.0%} of their time goes into adding up gradients")
 
 # %% [markdown]
-# Adding up takes time, for the messages themselves and for waiting until the slower
-# process is there. (Where other programs compete for the processors, as while this page
-# ran, that costs more.)
+# Adding up takes time, for the messages themselves and for waiting until the slower process is
+# there. But that isn't all that's lost. Each process takes a whole step of the optimizer for
+# half of the images, and the two share the machine's memory with each other, and its
+# processors with other programs, as while this page ran.
 #
 # ### Half a batch
 #
@@ -1153,6 +1160,21 @@ else:
 #   In their experiments, the best results come with 32 images or fewer.
 #
 # ## Solutions
+#
+# <details><summary>The five questions</summary>
+#
+# 1. The step needs the mean over the whole batch. Slices may differ in size, and in a mean of
+#    their means, each image of a small slice would count for more.
+# 2. The backward pass is about two thirds of the work, and it isn't repeated. Only the forward
+#    pass is.
+# 3. With $2 \, (p - 1) / p \cdot m$, two processes send $m$ numbers each, and a thousand send
+#    $1.998 \, m$: less than twice as much.
+# 4. The number of the step. It's another run than the one you planned, and if you compare it
+#    with others, you compare accidents.
+# 5. Opening the file for writing empties it. If you're killed before the new one is complete,
+#    you have neither.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #

@@ -80,21 +80,23 @@ print(f"built and tested in {took:.0f} ms")
 print(tuple(few.features.shape), tuple(few.labels.shape))
 
 # %% [markdown]
-# Are two glass bottles more alike than a bottle and a box? First we subtract the mean of all
-# the test photographs, because what they all share can't tell them apart. (In a classifier
-# that would be a mistake, [as you'll see](#The-wrong-mean). Here we only look.) Then the map
-# shows the cosine between the 192 numbers of every two photographs: above 0, the two differ
-# from the average in similar ways; below 0, in opposite ways.
+# Are two glass bottles more alike than a bottle and a box? First we subtract the mean of
+# all the test photographs, because what they all share can't tell them apart. (In a
+# classifier that would be a mistake, [as you'll see](#The-wrong-mean). Here we only
+# look.) Then the map shows the cosine between the 192 numbers of every two of these sixty
+# photographs (the thin line is each with itself): above 0, the two differ from the
+# average in similar ways; below 0, in opposite ways.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 figures.show(*few_shot.likeness(*test, names))
 
 
 # %% [markdown]
-# Follow the diagonal. Cardboard is the brightest square, so boxes resemble each other most,
-# and paper is next. The two are bright where they meet, too: they're alike. The other four
-# hardly stand out. But even there the squares on the diagonal are, on average, a little
-# brighter than the rest, and nobody has told the network a single material.
+# Follow the diagonal. Cardboard is the brightest square, so boxes resemble each other
+# most, and paper is next. The square where they cross is bright, too: to the network,
+# they're alike. The other four stand out less, and plastic is nearly as close to glass as
+# to itself. But even there the squares on the diagonal are, on average, a little brighter
+# than the rest, and nobody has told the network a single material.
 #
 # You only have to say which photographs belong together. The simplest way: take the mean
 # of your five cardboards, the mean of your five glasses and so on, and assign a new
@@ -166,11 +168,12 @@ for l2 in (0.0, 4.0):
 #
 # ## The formula in code
 #
-# With six materials, each gets its own column of targets: 1 for its photographs, −1 for all
-# others. Put the columns side by side, call them $Y$, and you get all the weights $W$ at
-# once. The ViT paper uses this to compare models when *fine-tuning*, which trains all the
-# weights, would cost too much ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)). Here's all of it, with its code:
+# With six materials, each gets its own column of targets: 1 for its photographs, −1 for
+# all others. Put the columns side by side, call them $Y$, and you get all the weights $W$
+# at once. The ViT paper uses this to compare models when *fine-tuning*, which trains all
+# the weights, would cost too much ([Dosovitskiy et al.
+# 2021](https://arxiv.org/abs/2010.11929)). Here are its steps, each with its line of
+# code. We'll build them one by one:
 
 # %% tags=["hide-input"]
 figures.show(*few_shot.recipe())
@@ -256,8 +259,8 @@ assert round(right, 6) == round(100 * fewshot_accuracy(*few, *test), 6)
 print("check: the formula holds, and the accuracy is the package's")
 
 # %% [markdown]
-# It's the number from the top, with the authors' $\lambda$ of $2^{10}$, which they use for
-# every data set. So far the formula has won nothing, for a lot of algebra.
+# It's the number from the top, with the authors' $\lambda$ of $2^{10}$, which they use
+# for every data set. On your thirty photographs it has won nothing, for a lot of algebra.
 #
 # ## How many photographs?
 #
@@ -300,13 +303,14 @@ for shots in (5, 10, 25, 50):
     print(f"{shots:2} of each: the formula is ahead in {ahead} of 10 draws")
 
 # %% [markdown]
-# With five of each it's a tie, and with ten no more than a hint. There the nearest mean is
-# the better choice, because there's nothing in it that can go wrong. With 25 the formula is
-# ahead in every draw. From fifty on, the mean has all but stopped learning, and the formula
-# keeps improving. Is it the whitening? No: the nearest mean of whitened numbers, the dotted
-# line, is hardly better than the plain one. It's the weights. They can find out which of the
-# 192 numbers matter. (That's waste. On [CIFAR-10](#Ten-kinds-on-32-pixels) the mean is
-# ahead with five of each, and level with 25.)
+# With five of each it's a tie, and with ten no more than a hint. There the nearest mean
+# is the better choice, because there's nothing in it that can go wrong. With 25 the
+# formula is ahead in every draw. From fifty on, the mean has all but stopped learning,
+# and the formula keeps improving. Is it the whitening? No: the nearest mean of whitened
+# numbers, the dotted line, is hardly better than the plain one. It's the weights. They
+# can find out which of the 192 numbers matter. (That's waste. On
+# [CIFAR-10](#Ten-kinds-on-32-pixels), at 224 pixels, the mean is ahead with five of each,
+# and level with 25.)
 #
 # Look at the bands, too, which hold eight draws in ten. With five of each, luck alone is
 # worth several points. The authors average three draws; do at least that.
@@ -342,29 +346,31 @@ for shots in (10, 25, 32):
 
 
 # %% [markdown]
-# Less! It rises, falls to its lowest where there are as many photographs as columns, and
-# recovers. That's almost ten points lost by adding photographs. It's a trap for careful
-# people. They tried it on a few photographs, it worked, and so they collected more.
+# Less! It rises, falls to its lowest at 192 photographs, about as many as there are
+# columns, and recovers. That's almost ten points lost by adding photographs. It's a trap
+# for careful people. They tried it on a few photographs, it worked, and so they collected
+# more.
 #
-# Each photograph is an equation, and each column has a weight to find. With few photographs
-# there are many ways to hit every target, and the formula takes the one with the smallest
-# weights. With a great many there's none, and quirks of single photographs average out. But
-# where the two numbers meet, there's just one way left. It hits every target, quirks
-# included, and needs [enormous weights](#The-trap-without-photographs) to do it. (This is
-# *double descent*: the mistakes fall, rise and fall again.)
+# Each photograph is an equation, and each column has a weight to find. With few
+# photographs there are many ways to hit every target, and the formula takes the one with
+# the smallest weights. With a great many photographs there's no way to hit them all, so
+# the quirks of single ones average out. But with as many photographs as columns, there's
+# just one way left. It hits every target, quirks included, and needs [enormous
+# weights](#The-trap-without-photographs) to do it. (This is *double descent*: the
+# mistakes fall, rise and fall again.)
 #
 # > **Remember.** A $\lambda$ that hardly matters with few photographs can save you when you
 # > have more.
 #
 # ## The wrong mean
 #
-# The next mistake is a single line, and raises no error either: somebody whitens the test
-# photographs with *their own* mean and deviation. On all sixty at once you'd hardly notice.
-# But what if each user brings a folder of one material?
+# Here's one line that raises no error: somebody whitens the test photographs with *their
+# own* mean and deviation. On all sixty at once you'd hardly notice. But what if each user
+# brings a folder of one material?
 
 # %% [markdown] tags=["predict"]
-# **The sixty photographs in six such folders, each whitened by its own mean: how many are
-# right?**
+# We put the sixty photographs into six such folders, and whiten each folder by its own
+# mean. **How many are right?**
 #
 # * 63%, as before
 # * about half
@@ -379,7 +385,7 @@ def whitened_by_itself(x):
 
 
 def share_right(method, x, truth):
-    """The share right, by whichever whitening."""
+    """The share right if `method` whitens."""
     answers = (method(x) @ classifier.weights).argmax(dim=1)
     return (answers == truth).double().mean().item()
 
@@ -408,9 +414,10 @@ for what, parts in {"all sixty": [test], "six folders": folders}.items():
 #
 # ## What does training add?
 #
-# The formula costs nothing, so it's what training has to beat. Here it is beside a *linear
-# probe*, a linear layer trained with cross-entropy on the same frozen features, and beside
-# [chapter 11](11_transfer.ipynb), which trains all the weights:
+# The formula costs nothing, so it's what training has to beat. Here it is beside a
+# *linear probe*, a linear layer trained with cross-entropy on the same frozen features,
+# and beside [chapter 11](11_transfer.ipynb), which trains all the weights. The numbers
+# are percent of TrashNet's 431 test photographs:
 
 # %% tags=["hide-input"]
 tuned = results.read("trashnet-finetune")["metrics"]["test/momentum"]
@@ -425,17 +432,19 @@ for shots, fine in {"10": tuned, "50": None, "all": whole}.items():
 
 
 # %% [markdown]
-# With ten of each, all four end within four points. (Fine-tuned are three seeds on one set
-# of ten each, the others are means of ten draws.) With everything, the two linear layers are
-# well ahead of the mean, and training the network itself is eight or nine points ahead of
-# those. So begin with means, and let the number of your photographs decide how far you go.
+# With ten of each, all four end within four points. (Ten and fifty of each are means of
+# ten draws. But fine-tuning had three seeds on one set of ten each, and we haven't run it
+# with fifty.) With everything, the two linear layers are well ahead of the mean, and
+# training the network itself is eight or nine points ahead of those. So begin with means,
+# and let the number of your photographs decide how far you go.
 #
 # ## Your own, in seconds
 #
 # Back to your thirty photographs. One last step makes your classifier something to keep.
 # Whitening and weights are both linear, so together they're one linear layer, and that's
-# all a head is. Divide each weight by its deviation, put what's constant into the bias, and
-# you have a complete ViT for your own classes:
+# all a head is. A score is $(\mathbf{x} - m) / s$ times the weights, plus 100 times the
+# last of them. So divide each weight by its deviation $s$, put all that doesn't contain
+# $\mathbf{x}$ into the bias, and you have a complete ViT for your own classes:
 
 
 # %%
@@ -464,10 +473,10 @@ assert torch.allclose(given, wanted, atol=1e-3)
 print("check: the new head gives the scores of the classifier")
 
 # %% [markdown]
-# From thirty files to a new ViT that knows six words, in seconds. It's right for 38 of the
-# sixty photographs that it hasn't seen. That's not enough to leave it alone with the
-# rubbish. But maybe it knows which of its answers you can trust? Let's sort the sixty by its
-# *lead*: how far the best score is ahead of the second.
+# From thirty files to a new ViT that knows six words, in seconds. It's right for 38 of
+# the sixty photographs that it hasn't seen. That's not enough to leave it alone with the
+# rubbish. But maybe it knows which of its answers you can trust? Let's sort the sixty by
+# the network's *lead*: how far its best score is ahead of its second.
 
 # %% [markdown] tags=["predict"]
 # 38 of 60 would be about 13 in every twenty. **Of the twenty photographs with the largest
@@ -498,19 +507,19 @@ figures.show(
 )
 
 # %% [markdown]
-# Above are the five that it's surest of, below the five that it's least sure of. (A mistake
-# is red, with the true name in brackets.) So tomorrow you'd let it sort what it's sure of,
-# if you can live with three mistakes in twenty, and sort the rest yourself. Each answer of
-# yours is one more photograph for the formula, and with fifty of each it's right four times
-# in five.
+# Above are the five that it's surest of, below the five that it's least sure of. (A
+# mistake is red, with the true name in brackets.) So tomorrow you'd let it sort what it's
+# sure of, if you can live with three mistakes in twenty, and sort the rest yourself. Each
+# answer of yours is one more photograph for the formula, and with fifty of each, drawn at
+# random, it was right four times in five.
 #
 # ## Something else entirely
 #
 # Does this only work for rubbish? [BCCD](https://github.com/Shenggan/BCCD_Dataset) (MIT
-# licence) has photographs of blood through a microscope: *red cells*, *white cells*, which
-# are stained purple, and tiny *platelets*. A hidden cell cuts five of each out of eight such
-# photographs, as you would with a pair of scissors, and puts them into three folders. The
-# rest is your own `learn`:
+# licence) has photographs of blood through a microscope: *red cells*, *white cells*,
+# which are stained purple, and tiny *platelets*. A hidden cell cuts fifteen cells, five
+# of each kind, out of eight such photographs, as you would with a pair of scissors, and
+# puts them into three folders. The rest is your own `learn`:
 
 # %% tags=["hide-input"]
 from importlib.resources import files
@@ -577,10 +586,11 @@ figures.show(
 
 
 # %% [markdown]
-# Fifteen little pictures, one second, and a network that sorted rubbish a minute ago names
-# what's in a drop of blood. Most of the cells are red ones, so look at the others: all five
-# white cells and all ten platelets are right, too. (People drew the boxes, the network chose
-# the colours. How to find the boxes is in [chapter 20](20_beyond.ipynb).)
+# Fifteen little pictures, and a network that sorted rubbish a minute ago names what's in
+# a drop of blood. Most of the cells are red: always say "red cell", and you're right 61
+# times of 76. So look at the others: all five white cells and all ten platelets are
+# right, too, and the four mistakes are red cells. (People drew the boxes, the network
+# chose the colours. How to find the boxes is in [chapter 20](20_beyond.ipynb).)
 #
 # Now take your own: your two cats, screws and nails, everybody's mug in the office. Make a
 # folder with one folder in it for each class, and as many photographs as you have.
@@ -590,19 +600,20 @@ figures.show(
 # vitedu.save(yours, "mine.safetensors")
 # ```
 #
-# On the command line, `vitedu predict mine.safetensors new.jpg` then tells you whose mug
-# it is. (Don't trust its percentages. The scores are close together, so they look undecided
-# after a softmax.)
+# On the command line, it's `vitedu predict mine.safetensors new.jpg`. Don't trust the
+# percentages: the scores are close together, so they look undecided after a softmax. But
+# now you know whose mug it is.
 #
 # ## What to take with you
 #
-# 1. The features of a trained ViT already keep kinds of things apart, so a few photographs
-#    and their means are enough to name them.
+# 1. The features of a trained ViT already keep kinds of things apart, so a few
+#    photographs and their means go a long way: 63% with five of each of six materials.
 # 2. On waste, weighting the numbers beats the plain mean once you have 25 photographs of
 #    each.
-# 3. With too small a $\lambda$ more photographs can make the classifier worse. It's at its
-#    worst where there are as many photographs as columns.
-# 4. The lead of the best score tells you which answers to check.
+# 3. With too small a $\lambda$ more photographs can make the classifier worse. It's at
+#    its worst where there are about as many photographs as columns.
+# 4. The lead of the best score hints at which answers to check. Here 17 of the surest
+#    twenty were right, and 7 of the least sure.
 #
 # **Five questions**
 #
@@ -619,8 +630,8 @@ figures.show(
 #    $\lambda$ hardly touches it.
 # 3. A mean only gets more precise. Weights can find out which numbers tell the classes
 #    apart, and whitening alone can't.
-# 4. Where there are as many photographs as columns, because the only solution that hits all
-#    targets needs enormous weights.
+# 4. Where there are about as many photographs as columns, because the only solution that
+#    hits all targets needs enormous weights.
 # 5. The mean may be what tells the class: if they're all paper, you subtract "paper".
 #
 # </details>
@@ -638,9 +649,9 @@ figures.show(
 # **2.** ★ Add a third number to the pencil example, equal to the first in every row. Why
 # does the formula fail for $\lambda = 0$? What are the weights for $\lambda = 4$?
 #
-# **3.** ★ You draw five photographs for each of 40 classes. Which branch of
-# `least_squares` runs, and how large is the matrix that `eigh` gets? Are you near the
-# place where a small $\lambda$ hurts?
+# **3.** ★ You draw five photographs for each of 40 classes. How large is the matrix that
+# `solve` gets, and are you near the place where a small $\lambda$ hurts? (The package's
+# [version](#The-smaller-square) has two branches. Which one runs?)
 #
 # **4.** ★★ `mine` knows six materials, so it must name one, whatever you show it. Will it
 # look less sure of the book's photographs than of a bottle? Guess, and then try
@@ -796,9 +807,9 @@ for side in (128, 224):
 #
 # <details><summary>Solution 3</summary>
 #
-# That's 200 photographs, and 193 columns after whitening. There are more rows than
-# columns, so the first branch runs, and `eigh` gets 193 × 193 numbers. You're right
-# beside the worst place, so a tiny $\lambda$ would hurt badly.
+# That's 200 photographs, and 193 columns after whitening. So `solve` gets 193 × 193
+# numbers, and you're right beside the worst place, so a tiny $\lambda$ would hurt badly.
+# There are more rows than columns, so the package's first branch runs.
 #
 # </details>
 #

@@ -8,10 +8,10 @@ import vitedu
 # # ResNets and hybrids
 #
 # Take some handwritten digits, make them small, and put each on a larger sheet of paper,
-# always near the upper left corner. Two networks learn to read them there. One is your ViT
-# from [chapter 4](04_vit.ipynb), in small, with patches of 4×4 pixels. The other is a
-# *ResNet*, a deep network of *convolutions*. It, too, ends up with 7×7 places for the whole
-# sheet. Then we move the digits.
+# always near the upper left corner. Two networks learn to read them there. One is your
+# ViT from [chapter 4](04_vit.ipynb), in small, with patches of 4×4 pixels. The other is a
+# *ResNet*, a deep network of *convolutions*. Both divide a sheet of 28×28 pixels into 7×7
+# places, and the ResNet has about half as many weights. Then we move the digits.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -123,8 +123,9 @@ def new(build):
 networks = {"ViT": new(small_vit), "ResNet": new(small_resnet)}
 
 # %% [markdown] tags=["predict"]
-# In training, every digit is put at 4×4 places: rows and columns 0 to 3. **Who will read a
-# digit in the far corner, where neither network has seen one?**
+# In training, every digit is put at 4×4 places: its upper left pixel is in rows and
+# columns 0 to 3. **Who will read a digit in the far corner, where neither network has
+# seen one?**
 #
 # * both
 # * the ResNet
@@ -158,13 +159,14 @@ figures.show(*resnets.sheets(sample, read, APART))
 
 
 # %% [markdown]
-# Each square is a place where we put the test digits, and its colour says how many of them
-# were read. The networks learned inside the white frame, and the circles are the two places
-# printed above.
+# Each square is a place where we put the test digits, and its colour says how many of
+# them were read. The networks learned inside the white frame, and the circles are the two
+# places printed above. (We measured every second place. The small numbers are percentages
+# in two corners of the map.)
 #
 # The ViT knows its corner. A few pixels further on, digits are a foreign language. The
-# ResNet has never seen a digit outside the frame either, and it reads nearly the whole
-# sheet as well as its corner! (It's one seed each. Between 20% and 78% you don't need
+# ResNet has never seen a digit outside the frame either, and it reads the whole sheet
+# about as well as its corner! (It's one seed each. Between 20% and 78% you don't need
 # more.)
 #
 # So **what does a convolution know before it has seen a single picture, and can a ViT
@@ -188,7 +190,7 @@ figures.show(*resnets.sheets(sample, read, APART))
 #
 # $$ y_{ij} = \sum_c \sum_{a=-1}^{1} \sum_{b=-1}^{1} w_{cab} \; x_{c,\,i+a,\,j+b} $$
 #
-# Here's the same as a loop, with $a$ and $b$ from 0:
+# Here's the same as a loop, in which a slice takes all nine steps at once:
 
 
 # %%
@@ -260,10 +262,10 @@ layers = {
 figures.show(*resnets.matrices(layers))
 
 # %% [markdown]
-# White is exactly zero, the rest goes from low (blue) to high (yellow). A dense layer
-# has to learn each entry by itself. In the convolution, most entries are pinned to
-# zero, and the others repeat nine numbers. Attention computes from the picture who
-# listens to whom. If neighbours matter, it has to find that out.
+# White is exactly zero (only the convolution has any), the rest goes from low (blue) to
+# high (yellow). A dense layer has to learn each entry by itself. In the convolution, most
+# entries are pinned to zero, and the others repeat nine numbers. Attention computes from
+# the picture who listens to whom. If neighbours matter, it has to find that out.
 #
 # ## Who's to blame?
 #
@@ -271,12 +273,12 @@ figures.show(*resnets.matrices(layers))
 # their maps, with a *stride* of two: the kernel's centre visits only every second pixel.
 # Our ResNet halves twice, so it moves along [in steps of four
 # pixels](#What-a-stride-forgets), just like patches of four. That's why we've shown each
-# digit at 4×4 places.
+# digit at 4×4 places: a move by less than four has to be learned.
 #
-# But then what sets the two apart? The ViT shares weights, too: one patch embedding and one
-# MLP work at all of its places. What each place has for itself is a position vector, and
-# far from the corner, these have never met a digit. Are they to blame? Let's train the same
-# ViT once more, without positions.
+# But then what sets the two apart? The ViT shares weights, too: one patch embedding and
+# one MLP work at all of its places. What each place has for itself is a position vector,
+# and far from the corner, those vectors have never met a digit. Are they to blame? Let's
+# train the same ViT once more, without positions.
 
 # %% [markdown] tags=["predict"]
 # **Where will a ViT without positions read?**
@@ -299,15 +301,15 @@ three |= {"ResNet": read["ResNet"]}
 figures.show(*resnets.sheets(None, three, APART, framed=True))
 
 # %% [markdown]
-# They are to blame! Without positions, the ViT reads a digit in the far corner *exactly* as
-# well as at home. (It depends only on how the patches cut the digit up, so the pattern
-# repeats every four pixels. One seed.)
+# They are to blame! Without positions, the ViT reads a digit in the far corner *exactly*
+# as well as at home. (How well it reads depends only on how the patches cut the digit up,
+# so the pattern repeats every four pixels. One seed.)
 #
-# But look at home. It has lost nearly twenty points, because without positions a digit is a
-# bag of patches: in any other order, it would look the same. So a ViT has to choose. With
-# positions, it knows what is above what, and has to be shown every place. The ResNet has
-# both. Its kernels see what's above what, and at its end it takes the mean of all places,
-# and forgets where something was.
+# But look at home. It has lost nearly twenty points, because without positions a digit is
+# a bag of patches: in any other order, it would look the same. So this ViT has to choose.
+# With positions, it knows what is above what, and has to be shown every place. The ResNet
+# has both. Its kernels see what's above what, and at its end it takes the mean of all
+# places, and forgets where something was.
 #
 # ## A block of your own
 #
@@ -322,10 +324,11 @@ figures.show(*resnets.sheets(None, three, APART, framed=True))
 figures.show(*resnets.units("v1"))
 
 # %% [markdown]
-# *ReLU* sets everything below zero to zero. Two parts come from the package: `norm` is a
-# cousin of LayerNorm, [for maps](#A-norm-that-minds-its-own-business), and `conv` is a
-# convolution with [kernels of mean zero](#Only-the-pattern-counts) and a frame of [zeros
-# around its map](#One-zero-too-many), so that only a stride makes the map smaller.
+# *ReLU* sets everything below zero to zero. Two parts come from the package. `norm` is a
+# cousin of LayerNorm, [for maps](#A-norm-that-minds-its-own-business). `conv` is a
+# convolution with a frame of [zeros around its map](#One-zero-too-many), so that only a
+# stride makes the map smaller. (It also keeps its [kernels' means at
+# zero](#Only-the-pattern-counts).)
 #
 # In the middle of a block, `m` channels are left. Where the stream changes its size or
 # its channels, a 1×1 convolution called `downsample` makes it fit.
@@ -364,7 +367,7 @@ class Block(nn.Module):
 
 # %%
 class ResNet(nn.Module):
-    """Images (b, c, h, w) -> logits (b, classes)."""
+    """Images (b, c, h, w) -> scores (b, classes)."""
 
     def __init__(self, root, m, layers, strides, num_classes, block=Block):
         super().__init__()
@@ -422,8 +425,8 @@ print("checked: your class is the package's small ResNet")
 
 
 # %% [markdown]
-# Your ResNet reads them. (With more blocks, the same class is a
-# [ResNet-50](#Fifty-layers).)
+# Your class is the network from the top of the page. (With more blocks, the same class is
+# a [ResNet-50](#Fifty-layers).)
 #
 # ## One sign
 #
@@ -460,11 +463,11 @@ for depth, block in product((2, 17), (Plain, Block)):
     print(f"new digits {accuracy(deep, x_test, y_test):.0%}")
 
 # %% [markdown]
-# Seventeen blocks without a plus are hardly better than guessing, even on digits that they
-# have just been shown, three times each. So it isn't overfitting: this network can't even
-# be *trained*, at least not in three epochs. And yet it could easily do what the shallow one
-# does, if fifteen of its blocks just passed on what they get. But for a plain block, even
-# passing things on is something to learn.
+# Seventeen blocks without a plus are hardly better than guessing, even on digits that
+# they have just been shown, three times each. So it isn't overfitting: this network can't
+# even be *trained*, at least not in three epochs at this rate. And yet it could easily do
+# what the shallow one does, if fifteen of its blocks just passed on what they get. But
+# for a plain block, even passing things on is something to learn.
 #
 # With the plus (`Block`), what came in is still there at the end, and the deep network
 # learns its digits best of all four. (On new ones it isn't ahead: there you see it
@@ -515,8 +518,8 @@ with torch.no_grad():
 print("checked: your stem is that of the package's hybrid")
 
 # %% [markdown] tags=["predict"]
-# The backbone moves along, and then the ViT adds its positions. **Where will the hybrid
-# read, if it learns in the corner as the others did?**
+# The backbone's map moves along with the digit, and then the ViT adds its positions.
+# **Where will the hybrid read, if it learns in the corner as the others did?**
 #
 # * only in the corner, like the ViT
 # * on the whole sheet, like the ResNet
@@ -534,10 +537,14 @@ figures.show(*resnets.sheets(sample, read, APART))
 
 
 # %% [markdown]
-# In between! In its corner the hybrid is as good as the others. Further on it's much better
-# than the ViT, because its tokens move along. But then the ViT inside adds positions that
-# have never met a digit. What would this hybrid read without them? You can guess by now
-# ([exercise 3](#Exercises)).
+# In between! In its corner the hybrid is as good as the others. Further on it's better
+# than the ViT, because its tokens move along, but it's far from the ResNet: in the last
+# corner of the map it reads 32%. (At the circle, the strides cut the digits up in another
+# way, and it's 54%.) The ViT inside adds positions that have never met a digit.
+#
+# So we trained the same hybrid once more, without positions ([exercise 3](#Exercises)).
+# It reads 78% at home, and 76% at rows and columns 14. It doesn't have to choose: its
+# convolutions see what's above what, and nothing ties it to a place. (One seed.)
 #
 # ## Digits everywhere
 #
@@ -562,8 +569,8 @@ def anywhere(digits, labels):
 # %% [markdown] tags=["predict"]
 # **What will the ViT's map look like after the 250 digits?**
 #
-# * light at some places, dark at others
-# * about the same everywhere
+# * patchy: light in some regions, dark in others
+# * no region lighter than another
 # * light in the middle, dark at the edges
 
 # %% tags=["nbval-ignore-output"]
@@ -593,15 +600,15 @@ maps = {
 figures.show(*resnets.sheets(None, maps, APART))
 
 # %% [markdown]
-# The map has filled in. Once digits have been everywhere, the ViT reads about as well in
-# one place as in another. (The chessboard shows its patches: where you put a digit decides
-# how they cut it up.) What the ResNet knew by birth, the ViT had to be shown, place by
-# place.
+# The map has filled in. It isn't bright, but once digits have been everywhere, the ViT
+# reads far away about as well as in its old corner. (The chessboard shows its patches:
+# where you put a digit decides how they cut it up, and that can be worth more than ten
+# points.) What the ResNet knew by birth, the ViT had to be shown, place by place.
 #
 # And it still reads less. From the same 250 digits, the ResNet reads 71% of new ones
-# anywhere, and the ViT doesn't get there from ten times as many. (Both read their own sheets
-# better than new ones, by about as much, so that isn't the difference. One seed and one
-# rate each.)
+# anywhere, and the ViT doesn't get there from ten times as many. (Both read their own
+# sheets 17 or 18 points better than new ones, so overfitting isn't the difference. One
+# seed and one rate each.)
 #
 # But the ViT isn't done. After 40,000 sheets of 2,500 digits, it reads only 68% of those
 # that it *learned* from. So on a GPU we let it go on to two million sheets, and a ResNet,
@@ -621,8 +628,15 @@ print(f"{longer['hardware']}, {longer['date']}: {longer['command']}")
 # Both know their own digits by heart now, and the ViT reads 92% of new ones. So most of
 # what it lacked was practice. The last five points are probably the price of not knowing
 # beforehand that a digit is the same everywhere. (One seed each. We chose the ViT's rate
-# from three, by these same new digits. The ResNet had just one.) Here's the map that you
-# began with, and the one after two million sheets:
+# from three, by these same new digits. The ResNet had just one.)
+#
+# The paper's ViTs had to be shown, too. But there the number of *photographs* counts, and
+# here it was mostly the number of steps. From nine million photographs, a ResNet-50 beats
+# a ViT-B/32 that costs about as much; from 90 million on, the ViT is ahead (Figure 4).
+# And small hybrids are ahead of small ViTs, but between the largest, [that lead is
+# gone](#Six-networks-of-the-paper).
+#
+# Here's the map that you began with, and the one after two million sheets:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 pair = {
@@ -637,11 +651,6 @@ figures.show(*resnets.sheets(None, pair, APART))
 # Nobody has told this network that a digit stays the same when it moves. It has been shown,
 # two million times, and now its map is light from corner to corner.
 #
-# In the paper it's the same with photographs. From nine million of them, a ResNet-50 beats a
-# ViT-B/32 that costs about as much; from 90 million on, the ViT is ahead (Figure 4). And
-# small hybrids are ahead of small ViTs, but between the largest, [that lead is
-# gone](#Six-networks-of-the-paper).
-#
 # ## What to take with you
 #
 # 1. A convolution has locality and weight sharing from the start. What it learns in one
@@ -652,7 +661,7 @@ figures.show(*resnets.sheets(None, pair, APART))
 # 3. In a hybrid, each place of a ResNet's feature map is a patch. In the paper, that
 #    helps most when compute is short.
 #
-# **Five questions**
+# **Five questions** ([answers](#Solutions))
 #
 # 1. Which part of the convolution's equation is locality, and which is weight sharing?
 # 2. You move a photograph by four pixels. Which of these give you the same numbers,
@@ -661,8 +670,8 @@ figures.show(*resnets.sheets(None, pair, APART))
 #    that tell you that it isn't overfitting?
 # 4. Why does the ResNet read a digit in a corner that it has never seen, and why
 #    doesn't the hybrid always?
-# 5. What does a ViT's map look like after few pictures that were put anywhere, and what
-#    after few pictures that were put in a corner?
+# 5. What does a ViT's map look like after digits that were put anywhere, and what after
+#    digits that were put in a corner?
 #
 # Has a ViT found out by itself what a convolution is given? If the trained ViT-Ti/16
 # knows which patches are neighbours, there must be traces in its positions and in its
@@ -681,8 +690,8 @@ figures.show(*resnets.sheets(None, pair, APART))
 #
 # **3.** ★★ Take the positions away from the ViT that was *trained* with them:
 # `nn.init.zeros_(networks["ViT"].pos_embed)`. First predict its accuracy at rows and
-# columns 2, 10 and 14. (Why not 12?) And what do you expect from a hybrid that never has
-# any positions?
+# columns 2, 10 and 14. (Why not 12?) And the hybrid without positions loses little in its
+# corner, where the ViT without positions lost nearly twenty points. Why?
 #
 # **4.** ★★ Train `small_resnet` with the digits at a *single* place, row 4 and column
 # 4, each digit six times, with `epochs=1, lr=0.003`. Measure its accuracy at rows and
@@ -811,7 +820,7 @@ print(f"the cat's numbers move by up to {change:.1f} deviations")
 # one that was trained. And if only a few large pictures fit into memory, their mean is
 # shaky.
 #
-# *Group normalisation* ([Wu and He 2018](https://arxiv.org/abs/1803.08494)) asks only
+# *Group normalisation* ([Wu and He 2018](https://arxiv.org/abs/1803.08494)) looks only at
 # the picture itself. It divides the channels into groups, and takes mean and variance
 # over everything in a group:
 
@@ -1054,8 +1063,10 @@ for name in ("ViT-B/16", "R50x1", "R50+ViT-B/16"):
 # | R50+ViT-L/16 | 87.12% | 1,668 |
 #
 # The small hybrid is ahead even of a ViT that gets twice its compute. Between the two
-# largest networks, that lead is gone. So what a convolution knows helps while pictures or
-# compute are scarce, and a ViT that has had enough of both does as well without.
+# largest networks, that lead is gone. So what a convolution knows helps while compute is
+# scarce, and a ViT that has had enough of it does as well without. (All six had the same
+# photographs, so the table can't tell what fewer of them would change. Figures 3 and 4
+# do.)
 #
 # ### Adam or SGD
 #
@@ -1175,6 +1186,20 @@ print(f"{long['hardware']}, {long['date']}: {long['command']}")
 #   as well.
 #
 # ## Solutions
+#
+# <details><summary>Five questions</summary>
+#
+# 1. Locality: the sums over $a$ and $b$ end after one step. Weight sharing: $w$ has no $i$
+#    and no $j$.
+# 2. The convolution at stride 1, and the two at stride 2, because four is a multiple of
+#    their steps. Patches of 16 are cut in other places, so their numbers change.
+# 3. A network that overfits is good on its training pictures. This one is bad on those, too.
+# 4. The ResNet's kernels are the same everywhere, and its end takes the mean of all places.
+#    The hybrid's tokens move along, but its positions are vectors of their own.
+# 5. After digits anywhere, no region is lighter than another. After digits in a corner, it's
+#    light there and dark elsewhere.
+#
+# </details>
 #
 # <details><summary>Solution 1</summary>
 #

@@ -54,7 +54,7 @@ figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 # Make a guess before you go on. Is there a mistake in our measure? Is it the class token,
 # which sits nowhere? Or is there something out there that all of them look at? (The paper's
 # Figure 7 shows such dots for a larger model, without the line.) By the end of this page
-# you'll have found out who it is, and moved them out of the picture.
+# you'll know, and you'll have done something about it.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("patches", "positions", "attention"))
@@ -104,10 +104,10 @@ table = {"every second patch": alike}
 figures.show(*inside.crosses(table, step=2, framed=(4, 6)))
 
 # %% [markdown]
-# The far one wins clearly. Here are the maps of every second patch, each in its place. (Ours
-# is framed.) You see why: in each map there's a bright *cross*, the patch's row and its
-# column. The network has made itself graph paper, though nobody ever told it which patch is
-# next to which.
+# The far one wins clearly. (Keep that in mind, we'll need it to solve the riddle.) Here are
+# the maps of every second patch, each in its place. (Ours is framed.) You see why: in most
+# maps there's a bright *cross*, the patch's row and its column. The network has made itself
+# graph paper, though nobody ever told it which patch is next to which.
 #
 # It isn't a law, though. The two networks of this book that read digits and drawn shapes
 # [have no such crosses](#Four-ways-to-train-a-table). Graph paper is what *this* training
@@ -160,8 +160,8 @@ print("checked: the package's distances, and 116.49 pixels if all are equal")
 # The line with `weights.sum` is easy to forget, and nothing fails without it. One of the
 # authors later [posted
 # code](https://github.com/google-research/vision_transformer/issues/162) for this figure
-# that leaves it out, and so do the many copies of that code. What does it do to the third
-# head of the first block?
+# that leaves it out, and so do the many copies of that code. What difference does that make
+# for the third head of the first block?
 
 # %% tags=["failure"]
 # the package can do it without the line, too
@@ -172,11 +172,12 @@ print(f"{far[0, 2]:.0f} pixels, without the line {forgot[0, 2]:.0f}")
 
 
 # %% [markdown]
-# Only a third of its attention is left for patches, so without the line the distance shrinks
-# to a third: less than half a patch. It *is* a head that looks near, but you'd celebrate it
-# as a convolution that the network has found by itself.
+# Only a third of its attention is left for patches, so without the line the distance
+# shrinks to a third: less than half a patch. It does look near, at 24 pixels. But with 7
+# you'd celebrate it as a convolution that the network has found by itself.
 #
-# Our measure has that line, and it's right. So the riddle is in the network.
+# Our measure has that line, and it leaves the class token out. So neither of them is to
+# blame: the riddle is in the network.
 #
 # ## Which patches made the answer?
 #
@@ -235,7 +236,7 @@ figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
 # %% [markdown] tags=["predict"]
 # Four orders compete on a thousand photographs, one for each class of ImageNet. One of them
 # is the *gradient*, which says how much the answer changes if you change a pixel a little.
-# We sum it over each patch. **Which order hurts the answer most?**
+# We sum its size, without the sign, over each patch. **Which order hurts the answer most?**
 #
 # * rollout
 # * the class token's attention in the last block, a mean over its heads
@@ -321,12 +322,13 @@ figures.show(*inside.growth(long, shares))
 # %% [markdown]
 # In block 8 they explode. From then on they're twenty to forty times as long as a typical
 # token, and soon they get more than half of what the patches attend to. Let's call them
-# *giants*: tokens more than four times as long as the median one.
+# *giants*: tokens more than four times as long as the median token. (In block 11 the
+# corners' share is 78% here and 79% above, because here the class token counts, too.)
 #
-# What happens in block 8? Not attention: after that, the corners are as short as before.
-# It's the MLP. For each token it first computes 768 hidden numbers, its *neurons*. Then each
-# neuron adds a vector of its own, a column of the second matrix, the more of it the higher
-# its number is. So how long is what each of them adds to a corner?
+# What happens in block 8? Not attention: after that no corner is longer than 30 yet, as a
+# hidden line checks. It's the MLP. For each token it first computes 768 hidden numbers, its
+# *neurons*. Then each neuron adds a vector of its own, a column of the second matrix, the
+# more of it the higher its number is. So how long is what each of them adds to a corner?
 
 # %%
 x = model.embed(images)
@@ -372,11 +374,11 @@ costs(
 )
 
 # %% [markdown]
-# The middle is hardly missed. The corners cost 0.19, and the neuron alone even more: 0.28, for
-# one column of one matrix! (The next neuron in the list costs 0.002.) That's why the corners
-# stayed in the removal test: a map that begins with them would have won for the wrong reason.
-# And yet in most photographs there's nothing in a corner. So maybe it isn't about the
-# photograph at all.
+# The middle is hardly missed. The corners cost 0.19, and the neuron alone even more: 0.28,
+# for one column of one matrix! (The next neuron in the list costs 0.002.) That's why the
+# corners stayed in the removal test: a map that begins with them would have won for the
+# wrong reason. And yet in most photographs there's nothing in a corner. So is it about the
+# photograph at all?
 
 # %% [markdown] tags=["predict"]
 # Let's keep the corner tokens, but paint all four grey: each one shows the *mean patch*,
@@ -401,11 +403,12 @@ print(f"swapped  {there:.1f} giants per photograph, in the middle")
 
 # %% [markdown]
 # About a quarter. But grey costs that much anywhere, even in the middle, perhaps because
-# the network has never seen such a patch. So the picture in a corner counts for little. (It
-# does count for something: only seven in ten of the grey corners become giants.) For the
-# last bar, the corners and four patches in the middle swapped their *positions*, and now the
-# giants are in the middle. It's the position that makes them. (The swap isn't free, perhaps
-# because eight patches now claim to be somewhere else.)
+# the network has never seen such a patch. So the picture in a corner counts for little,
+# though not for nothing: only seven in ten of the grey corners become giants.
+#
+# For the last bar, the corners and four patches in the middle swapped their *positions*,
+# and now the giants are in the middle. It's mostly the position that makes them. (The swap
+# isn't free, perhaps because eight patches now claim to be somewhere else.)
 #
 # So a corner token isn't about its patch any more. Is it a notepad, which the others write
 # on and read? Or just somewhere to look when there's nothing to look for? Either way, the
@@ -420,8 +423,8 @@ print(f"swapped  {there:.1f} giants per photograph, in the middle")
 #
 # ## Out of the picture
 #
-# If a giant needs little but its position, it doesn't have to be a patch. So we copy the
-# four corner tokens, positions and all, and put the copies next to the class token, as
+# If a giant needs hardly more than its position, it doesn't have to be a patch. So we copy
+# the four corner tokens, positions and all, and put the copies next to the class token, as
 # tokens that belong to no patch. The corner patches themselves get the position of their
 # diagonal neighbour, one step inwards, and become patches like any other:
 
@@ -469,8 +472,8 @@ print(f"block 11: {kept:.0%} of the patches' attention goes to the registers")
 # distance. The test that counts is the loss.
 
 # %% [markdown] tags=["predict"]
-# Moving the corner patches inwards costs 0.18 by itself, as much as dropping them. Now the
-# four copies stand beside them, where no picture is. **How much of the 0.18 remains?**
+# Moving the corner patches inwards costs 0.18 by itself, as much as dropping them. Now we
+# add the four copies, outside of the picture. **How much of the 0.18 remains?**
 #
 # * all of it: a token outside of the picture is no corner
 # * about a quarter, as when we painted the corners grey
@@ -487,8 +490,6 @@ costs(
 # %% [markdown]
 # A thousand photographs can't tell the four copies from the real corners. (Even grey
 # registers, with nothing but the corners' positions, bring back most of what was lost.)
-# You've moved four giants out of the picture, in a network that was trained years ago, and
-# it hasn't noticed.
 #
 # On the site you can do all of it by hand, photograph by photograph:
 
@@ -535,8 +536,9 @@ pictures = dict(zip(names, images / 2 + 0.5, strict=True))
 inside.Corners(pictures, found, rows, model.class_names)
 
 # %% [markdown]
-# And what do we get for it? Here's the map that won our test, the class token's attention in
-# the last block, before and after. (Each map has its own scale.)
+# And what do we get for it? Here's the map that won our test, the class token's attention
+# in the last block, before and after, for three of the photographs. (Each map has its own
+# scale.)
 
 # %% tags=["hide-input"]
 before = maps[11][:, :, 0, 1:].mean(dim=1).view(-1, 14, 14)
@@ -564,9 +566,12 @@ print("checked: apart from the corners, both maps are nearly the same")
 
 # %% [markdown]
 # Before, the corners outshine everything. After, you see Hopper's cap, face and collar; the
-# coffee, the handle and the spoon; the collar of the astronaut's suit. (You could also have
-# cut the corners out of the drawing: everywhere else, both maps are nearly the same. But
-# then you'd never have asked what they're for.)
+# coffee, the handle and the spoon; the collar of the astronaut's suit, but also her helmet
+# and the right edge. (You could have got nearly the same map by cutting the corners out of
+# the drawing. But then you'd never have asked what they're for.)
+#
+# You've moved four giants out of the picture, in a network that was trained years ago, and
+# it hasn't noticed.
 #
 # ## What to take with you
 #
@@ -577,7 +582,7 @@ print("checked: apart from the corners, both maps are nearly the same")
 # 3. If a number looks impossible, like "farther than everywhere", chase it. It led us to four
 #    tokens and a single neuron that nobody had designed.
 #
-# **Five questions**
+# **Five questions** ([answers](#Solutions))
 #
 # 1. How can a head look farther, on average, than one that looks everywhere?
 # 2. The class token's column is gone. Why do you have to divide what's left by its sum?
@@ -663,10 +668,10 @@ figures.show(*inside.crosses(tables))
 
 # %% [markdown]
 # No. The shapes' network mostly tells the border from the middle, and the digits' table
-# shows no order at all. In the paper's Figure 10, the table of ViT-L/16 also looks different
-# after each of three training runs. So we trained a ViT of four blocks on MNIST, with patches of
-# 4 pixels, for two epochs under four settings, three seeds each. Here are the tables of the
-# first seeds.
+# shows hardly any order. In the paper's Figure 10, the table of ViT-L/16 also looks
+# different after each of three training runs. So we trained a ViT of four blocks on MNIST,
+# with patches of 4 pixels, for two epochs under four settings, three seeds each. Here are
+# the tables of the first seeds.
 
 # %% tags=["hide-input"]
 record = results.read("inside-training")["metrics"]
@@ -684,9 +689,10 @@ for name, row in record.items():
 
 # %% [markdown]
 # None of them shows a cross or a hill. Two epochs are enough to read nineteen digits of
-# twenty, and apparently that doesn't take a map of the sheet. The last column says it in
-# a number, the mean cosine of two positions that share a row or a column, less that of two
-# that share neither. For ViT-Ti/16 it's 0.53.
+# twenty, and apparently that doesn't take a map of the sheet. The last column says it in a
+# number, the mean cosine of two positions that share a row or a column, less that of two
+# that share neither. For ViT-Ti/16 it's 0.53, for the shapes' table 0.27, and for the
+# digits' 0.18.
 #
 # ### More digits, and a ResNet in front
 #
@@ -722,17 +728,18 @@ for name, by_seed in first.items():
 
 # %% [markdown]
 # Both hold here, in small. From 300 digits the first block's heads look nearly everywhere;
-# from ten times as many they look a pixel nearer, and a hundred and eighty times as many add
-# nothing to that. Behind the ResNet they look as far as can be, though the hybrid is the
-# best of the four: whatever is local has been done before them. (A hint of why you'll find
-# local heads in ViT-Ti/16 and hardly any here: even our nearest head, at 11.3 pixels, is far
-# from local, and six hundred steps on digits don't ask for more.)
+# from ten times as many they look a pixel nearer, and a hundred and eighty times as many
+# add nothing to that. Behind the ResNet they look everywhere alike, as far as the mean can
+# tell, though the hybrid is the best of the four: whatever is local has been done before
+# them. (A hint of why you'll find local heads in ViT-Ti/16 and hardly any here: even our
+# nearest single head, which isn't in the table, looks 11.3 pixels far, and six hundred
+# steps on digits don't ask for more.)
 #
 # ### A hundred and twenty-eight photographs
 #
 # The paper measures distances on 128 photographs. These are ours, from the sample of
-# ImageNet that this book measures on: with the line about the sum, without it, and with
-# the line but without what goes to the corners.
+# ImageNet that this book measures on: scaled to a sum of 1 (*with the line*), not scaled
+# (*no line*), and scaled but without what goes to the corners (*no corners*).
 
 # %% tags=["hide-input"]
 ways = {"renormalise": "with the line", "drop": "no line"}

@@ -91,9 +91,15 @@ def test(model, where):
 # network sees grey pixels and nothing else. In all four pictures, both patterns are in the upper
 # half, above the dotted line, and never in the same column.
 #
-# We train a small ViT (two blocks, 32 wide) on four thousand such pictures, for 500 steps. Then
-# we ask it about a thousand new ones of the same kind, and about a thousand where both patterns
-# are in the *lower* half.
+# We train a small ViT (two blocks, 32 wide) on four thousand such pictures, for 500 steps.
+
+# %% [markdown] tags=["predict"]
+# Then we ask it about a thousand new ones of the same kind, and about a thousand where both
+# patterns are in the *lower* half. **How often will it be right down there?**
+#
+# * about half of the time
+# * about three times in four
+# * nearly always
 
 # %% tags=["nbval-ignore-output"]
 model = learn(network(Learned1D()), where="upper")
@@ -140,11 +146,11 @@ print(f"they differ by {(one - other).abs().max():.0e}")
 #
 # ## Two small tables
 #
-# Back to the network we began with. Its table has one learned vector per patch, in reading
-# order, and the paper calls that *1-D*. All 36 are drawn at random and learned one by one.
-# In training, A and B were never further down than the third row. So the network has found
-# out which of the upper eighteen vectors mean "further left". It had no reason to learn that
-# of the other eighteen.
+# Back to the network we began with. Its table has one learned vector per patch, in reading order,
+# and the paper calls that *1-D*. All 36 are drawn at random and learned one by one. In training,
+# A and B were never further down than the third row. So the network has found out which of the
+# upper eighteen vectors mean "further left". It had no reason to find that out about the other
+# eighteen.
 #
 # Here's another table. Give every *column* a vector X and every *row* a vector Y. The position
 # of a patch is its X and its Y side by side, each half as long as a token. That's the paper's
@@ -193,9 +199,9 @@ for where in ("upper", "lower"):
 #
 # ## Not where, but how far
 #
-# Do we need places at all? Whether A is left of B depends on how B is placed *as seen from
-# A*, and on nothing else. So number the tokens in reading order, and give attention the
-# *offset* of each pair: the place of the query minus the place of the key. That's what the
+# Do we need places at all? Whether A is left of B depends on how B is placed *as seen from A*,
+# and on nothing else. So number the tokens in reading order. What attention is told about two of
+# them is only their *offset*: the place of the query minus the place of the key. That's what the
 # paper calls *relative*.
 #
 # **Take a pencil:** three tokens have the places 0, 1 and 2. Which offsets are there, and how
@@ -238,7 +244,7 @@ print("checked: the package's relative bias")
 # unless the row ends there. So what it learns in the upper half should hold in the lower half
 # as well. We've trained it six times, from six seeds. **How often is it right in the lower half?**
 #
-# * about half of the time
+# * half of the time or less, in most runs
 # * about three times in four
 # * nearly always
 
@@ -274,18 +280,19 @@ halves("none", "1-D", "2-D", "relative")
 
 # %% [markdown]
 # Look at *relative*: above it's nearly always right, and below, in five runs of six, it's [worse
-# than a coin](#What's-below-a-coin)! (So is *1-D* in four of six. These runs come from a script that
-# trains slightly differently, so they won't match those on this page exactly.)
+# than a coin](#What's-below-a-coin)! (So is *1-D* in four of six. And one run of *relative* gets
+# 73%: random vectors can help, too. These runs come from a script that trains slightly
+# differently, so they won't match those on this page exactly.)
 #
-# How can an offset know which half it's in? Think of which token the head reads. It's the
-# *class token*, and it has a place too: place 0, in front of all patches. Seen from there,
-# the first patch is at offset −1, the second at −2, and the last one at −36. For the class
-# token, *how far* is simply *where*. So has the network learned a 1-D table after all,
-# through the back door?
+# How can an offset know which half it's in? Think of which token the head reads. It's the *class
+# token*, and it has a place too: place 0, in front of all patches. Seen from there, the first
+# patch is at offset −1, the second at −2, and the last one at −36. For the class token, "how far"
+# is simply "where". So has the network learned a 1-D table after all, through the back door?
 #
 # That's only a story so far. But it says exactly what's broken: the offsets −19 to −36, which
-# lead from the class token to the lower half. (A and B, both below, are never that far apart.)
-# So let's mend them, without any training. Copy the vectors of −1 to −18 over them:
+# lead from the class token to patches 19 to 36, the lower half. (A and B, both below, are never
+# that far apart.) So let's mend them, without any training. Copy the vectors of −1 to −18 over
+# them:
 
 # %% tags=["nbval-ignore-output"]
 model = learn(network(Relative()), where="upper")
@@ -296,8 +303,8 @@ with torch.no_grad():
 print(f"after: lower half {test(model, 'lower'):.0f}% right")
 
 # %% [markdown]
-# Perfect! So what it had learned was places, and at those of the lower half it had never met
-# A or B.
+# Perfect! So what this run had learned was places, and at those of the lower half it had never
+# met A or B. (We've mended one seed, not all six.)
 #
 # "Relative" sounds like something that can't know where it is. What a part knows is a question
 # for an experiment, not for its name. You could also shut the back door, by leaving the class token
@@ -308,11 +315,12 @@ print(f"after: lower half {test(model, 'lower'):.0f}% right")
 #
 # There are positions that nobody has to learn. *Sin-cos* is a fixed table: waves of several
 # lengths across the columns, and the same waves down the rows ([chapter 6](06_recipe.ipynb) used
-# it). *RoPE* ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)) turns every query and every key
-# like the hand of a clock, by an angle that grows from column to column, and another one from row
-# to row. The product of two hands depends only on the angle between them. So a score depends on
-# how far apart two patches are, across and down, and not on where. The class token isn't turned,
-# so to it a patch's angles do tell the place. But they tell column and row separately.
+# it). *RoPE* ([Heo et al. 2024](https://arxiv.org/abs/2403.13298)) turns every query and every
+# key like the hand of a clock, by an angle that grows from column to column, and another one from
+# row to row. The product of two hands depends only on the angle between them. So a score depends
+# on how far apart two patches are, across and down, and not on where. The class token isn't
+# turned, so what it sees of a patch is that patch's own angles, and they do tell the place. But
+# column and row have an angle each.
 
 # %% tags=["hide-input"]
 halves("2-D", "sin-cos", "RoPE")
@@ -365,9 +373,10 @@ assert max(small) < 60 and min(large) > 97
 print("checked: 0.02 is too small for five hundred steps, and 0.5 isn't")
 
 # %% [markdown]
-# At 0.02 the position is a whisper beside the patch, more than ten times weaker. At 0.5 it's
-# the louder of the two. A whisper can get louder, but first somebody has to hear it. Here are
-# all three learned tables, trained on the whole picture:
+# At 0.02 the position is a whisper beside the patch, more than ten times weaker. At 0.5 it's the
+# louder of the two. A whisper can get louder, but first somebody has to hear it. (That's our
+# explanation. We've measured only that the louder table learns in time.) Here are all three
+# learned tables, trained on the whole picture, three runs each (some points hide others):
 
 # %% tags=["hide-input"]
 groups = {}
@@ -382,9 +391,8 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 
 # %% [markdown]
 # With four times as many steps, the 2-D table always gets there, and the 1-D table in two runs of
-# three. The relative table is heard sooner, perhaps because its vectors aren't added to the patch
-# but multiplied with the query. But at 0.02 two of its runs stop at three quarters. We don't know
-# why, and haven't run them for longer.
+# three. The relative table gets farther in 500 steps, but at 0.02 two of its runs stop at three
+# quarters. We don't know why.
 #
 # The paper's networks train for many thousands of steps. In a short ablation you're comparing how
 # *fast* parts learn as much as how good they end up. Before you believe "part X doesn't help", ask
@@ -422,23 +430,26 @@ assert loud < quiet
 print("checked: positions are worth points, and a loud start isn't")
 
 # %% [markdown]
-# Four points. By the rule of [chapter 5](05_mnist.ipynb) [that's a result](#The-rule-about-luck),
-# and between the two tables there's no difference. The paper's Table 8 looks the same: with five
-# labels per class of ImageNet, a ViT-B/16 gets 61.4% without positions, 64.2% with the 1-D table,
-# and 64.0% with the 2-D one or with relative offsets. And the paper's 0.02 is fine here: in forty
-# rounds, a quiet table has time to grow, and a [louder start](#How-loud?) doesn't help.
+# Four points, six times their standard error. By the rule of [chapter 5](05_mnist.ipynb) [that's
+# a result](#The-rule-about-luck), and between the two tables there's no difference. The paper's
+# Table 8 looks the same: with five labels per class of ImageNet, a ViT-B/16 gets 61.4% without
+# positions, 64.2% with the 1-D table, and nearly the same with the 2-D one or with relative
+# offsets. And the paper's 0.02 is fine here: in forty rounds, a quiet table has time to grow. (A
+# louder start doesn't help, as the [second reading](#How-loud?) shows.)
 #
 # Why aren't positions worth more? Perhaps because a frog is green wherever it sits: a
 # photograph's patches tell a lot in any order. And why are both tables equally good? No place was
-# left out of training. The kinds only differed at places they'd never seen, and Table 8 has no
-# such test. The paper's other ablations, [axial attention](#Rows,-then-columns) and [heads and
-# other parts](#Heads,-and-what-was-added-since), are in the second reading.
+# left out of training. On A and B, the kinds differed most at places that training had left out,
+# and Table 8 has no such test. The paper's other ablations, [axial
+# attention](#Rows,-then-columns) and [heads and other parts](#Heads,-and-what-was-added-since),
+# are in the second reading.
 #
 # ## Six networks, one question
 #
-# Back to A and B. You've met six networks that were trained on the upper half alone.
-# Now you ask them, about any two places. Begin above the line, where five of them are always
-# right. Then move both patterns to the other half. (On the site, drag A and B.)
+# Back to A and B. Here are the six kinds of network once more, trained on the upper half by the
+# script, one seed of each. (So their numbers aren't quite those above.) Now you ask them, about
+# any two places. Begin above the line, where five of them are always right. Then move both
+# patterns to the other half. (On the site, drag A and B.)
 
 # %% tags=["hide-input"]
 said = {
@@ -456,10 +467,9 @@ for half in ("upper", "lower"):
         print(f"sure {sure:4.0%}, wrong {wrong:3.0%}")
 
 # %% [markdown]
-# Below the line, *1-D* and *relative* don't hesitate. We call an answer sure if its probability is
-# above 0.9. In the upper half every answer is sure, and right. In the lower half nearly every one
-# is still sure, and more than half of them are wrong. Nothing in the answer warns you that the
-# network is out of its depth.
+# Below the line, *1-D* and *relative* don't hesitate. We call an answer sure if its probability
+# is above 0.9. In the upper half every answer is sure, and right. In the lower half nearly every
+# one is still sure, and more than half of them are wrong.
 #
 # Here are all places at once. Each small square stands for a row of A and a row of B, and
 # bright means right. The white frame holds the rows from training, and the number is the percentage
@@ -471,13 +481,13 @@ figures.show(*ablations.by_rows(maps))
 
 # %% [markdown]
 # With one of the two in the upper half, the 1-D network is right more often than a coin: it knows
-# half of the story. *Relative* knows as much, except for the dark cross at row 5. With both glyphs
-# in that row, it's right in one case of five. It seems that the six untrained vectors of this row
-# happen to run nearly from right to left. With another seed, we'd expect the cross elsewhere, or
-# none.
+# half of the story. *Relative* knows as much, except for a dark cross where A or B is in row 5.
+# It seems that this row's six untrained vectors happen to run nearly from right to left. With
+# another seed, we'd expect the cross elsewhere, or none.
 #
-# And three networks know a half that they've never seen, since to them a column is the same
-# thing in every row. That's what 36 separate vectors can't know, whatever their accuracy says.
+# And three networks know a half that they've never seen, since to them a column is the same thing
+# in every row. A network with 36 separate vectors can't know that, whatever its accuracy in the
+# upper half says, and nothing in its answers warns you that it's out of its depth.
 #
 # ## What to take with you
 #
@@ -486,8 +496,8 @@ figures.show(*ablations.by_rows(maps))
 #    photographs, it was worth four points.
 # 2. With one vector per patch, a network can't know which of them share a column. What it was
 #    never shown, it doesn't know. With X and Y, sin-cos and RoPE it's built in.
-# 3. Ask where training never went, and draw every run. An accuracy on more of the same hides what
-#    a network doesn't know, and so does a mean.
+# 3. Test where training never went, and look at every run. An accuracy on more of the same hides
+#    what a network doesn't know, and so does a mean.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -500,8 +510,8 @@ figures.show(*ablations.by_rows(maps))
 # 5. Your network is right in 99% of the test pictures. How would you find out whether there's a
 #    lower half that it doesn't know?
 #
-# Here one part had built in what another had to be shown. How much is such knowledge
-# worth, and does it stop being worth anything when there are enough pictures? **That's
+# On this page, one kind of position had built in what another has to be shown. How much is such
+# knowledge worth, and does it stop being worth anything when there are enough pictures? **That's
 # chapter 17.**
 #
 # ## Exercises
@@ -589,13 +599,14 @@ figures.show(*ablations.rates(curves))
 
 
 # %% [markdown]
-# We owe you the louder start, which A and B couldn't do without. From 0.001 to 0.008 it's two to
-# three points behind the quiet one, and with the spread of all these runs
-# [pooled](#The-rule-about-luck), each of these is a result. Perhaps a quiet table has time to grow
-# in forty rounds, and a loud one begins as noise on every patch. At 0.016 it has caught up. That's
-# the largest rate that we tried, and the best for the loud start, so a larger one might still help
-# it. Each at the rate that was chosen on other pictures (0.008 for the quiet 1-D table), the loud
-# one is two errors behind: at the edge of a hint. So there's no loudness that's right everywhere.
+# We owe you the louder start, which A and B couldn't do without in 500 steps. From 0.001 to 0.008
+# it's two to three points behind the quiet one, and with the spread of all these runs
+# [pooled](#The-rule-about-luck), each of these is a result. Perhaps a quiet table has time to
+# grow in forty rounds, and a loud one begins as noise on every patch. At 0.016 it has caught up.
+# That's the largest rate that we tried, and the best for the loud start, so a larger one might
+# still help it. Each at the rate that was chosen on other pictures (0.008 for the quiet 1-D
+# table), the loud one is two errors behind: at the edge of a hint. So there's no loudness that's
+# right everywhere.
 #
 # We've trained relative positions for four rounds only, all with one rate. After those, relative
 # was two points ahead of *none* (a hint), and no further from the two tables than luck.
@@ -757,10 +768,11 @@ assert own[0] > own[1] + 3
 print("checked: small patches are ahead, and twelve blocks behind")
 
 # %% [markdown]
-# Smaller patches are ahead, as in the paper, and that's a result. (Tokens of 64 numbers and, with
-# less than half of the work, patches of 16 pixels are ahead by a hint.) But twelve blocks are
-# *worse* than three, which is a result, too. Don't conclude that depth hurts: the deep network is as far behind
-# on its own pictures, so it hasn't learned them yet. The paper's networks train for so long that
+# Smaller patches are ahead, as in the paper, and that's a result. But *larger* ones are ahead,
+# too, by a hint and with less than half of the work, so it isn't simply that more tokens help.
+# (Tokens of 64 numbers are ahead by a hint as well.) And twelve blocks are *worse* than three,
+# which is a result, too. Don't conclude that depth hurts: the deep network is as far behind on
+# its own pictures, so it hasn't learned them yet. The paper's networks train for so long that
 # this is over. In four rounds, once more, you mostly see who learns fast.
 #
 # ### Heads, and what was added since
@@ -862,8 +874,8 @@ print("checked: which changes the rule calls results")
 # since its vectors there were never learned; 2-D, sin-cos and RoPE know rows from columns and
 # don't mind; and *none* is at a coin everywhere. With relative offsets it's a little different:
 # rows are six apart in reading order, so an offset says much more about above and below than
-# about left and right. It could be right on both halves. Try it: turn the images with
-# `images.mT`.
+# about left and right. It could be right on both halves. We haven't tried. You can: turn the
+# images with `images.mT`.
 #
 # </details>
 #

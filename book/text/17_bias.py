@@ -68,12 +68,13 @@ alt += " The stranger in each picture with the answer 'yes' has a red frame."
 figures.show(*bias.puzzles(rows, alt, framed=letters[8:]))
 
 # %% [markdown]
-# The red frames are for you. The blue squares are the patches of a small ViT (three blocks, 56
-# wide). In the upper row, every glyph fills one. The ViT learned to spot strangers from a
-# thousand such pictures, and it finds them in all new ones.
+# The red frames mark the strangers for you; the network doesn't see them. The blue squares are
+# the patches of a small ViT (three blocks, 56 wide). In the upper row, every glyph fills one. The
+# ViT learned to spot strangers from a thousand such pictures, and it finds them in all new ones.
 #
 # In the lower row only one thing is different: the glyphs may be anywhere. To you that hardly
-# matters. We train the same ViT again, with as many pictures and as many steps.
+# matters. We train the same ViT again, with as many pictures and as many steps (1,200 of them,
+# with 64 pictures each).
 
 # %% [markdown] tags=["predict"]
 # **How many new pictures does it get right when the glyphs may be anywhere?**
@@ -99,13 +100,14 @@ print("anywhere:   ", score("vit-which-off-1k"))
 
 # %% [markdown]
 # These are means of three runs, and ± is the error of the mean, as in [chapter
-# 5](05_mnist.ipynb). A coin gets 50%. Of the other fifty points our ViT has won 24.
+# 5](05_mnist.ipynb). A coin gets 50%. Of the fifty points between a coin and perfect, our ViT has
+# won 24.
 #
-# You may have heard why. Convolutions know something about pictures from birth: neighbours
-# belong together, and a thing is the same thing wherever it is ([chapter
-# 14](14_resnets.ipynb)). We call that their *inductive bias*. A ViT knows much less, says
-# the paper, and makes up for it with data. **So does it need more pictures, or something
-# else? And is what a ViT lacks always worth having?**
+# You may have heard why. Convolutions know something about pictures from birth: neighbours belong
+# together, and a thing is the same thing wherever it is ([chapter 14](14_resnets.ipynb)). We call
+# that their *inductive bias*. A ViT knows much less, says the paper, and makes up for it with
+# data. **So does it need more pictures, or something else? And would it always be better off with
+# what it lacks?**
 #
 # ## "It needs more data"
 #
@@ -126,8 +128,8 @@ compared({"ViT, 1,000 pictures": "vit-which-off-1k"})
 # %% [markdown]
 # It knows its own thousand by heart, and it's often wrong about new ones. So it's short of
 # *data*, or of something that makes data go further, such as augmentation. A network that gets
-# both equally wrong hasn't even learned what it has. It was trained too briefly, or at a bad
-# rate, or it isn't able to.
+# both equally wrong hasn't even learned its own pictures. It was trained too briefly, or at a bad
+# rate, or it can't learn them at all.
 #
 # So let's draw more. Beside the ViT we train a small ResNet, which costs as much compute per
 # picture:
@@ -142,19 +144,19 @@ compared(
 )
 
 # %% [markdown]
-# More pictures help the ViT. But the ResNet is done with three thousand, and the ViT isn't with
-# thirty thousand. So here the story that you've heard is true.
+# More pictures help the ViT. But the ResNet makes no more mistakes after three thousand, and the
+# ViT still does after thirty thousand. So here the story that you've heard is true.
 #
-# Why? Off the grid, a glyph can lie across the blue lines in sixteen ways, and is cut into up to
-# four pieces. For the ViT it's as if there were sixteen alphabets, and it has to find out by
-# itself that they're one. A convolution has the same weights everywhere, so a glyph that it knows
-# in one place, it should know in all.
+# Why? Off the grid, a glyph can lie in sixteen ways relative to the blue lines (four across, four
+# down), and it's cut into up to four pieces. For the ViT it's as if there were sixteen alphabets,
+# and it has to find out by itself that they're one. A convolution has the same weights
+# everywhere, so a glyph that it knows in one place, it should know in all.
 #
 # ### What the paper measured
 #
-# How does that look on photographs? For its Figure 3 the paper pretrains ViTs of two sizes on
-# three sets, and fine-tunes them on ImageNet. B is the base model and L the large one, with
-# patches of 16 or 32 pixels.
+# The paper has no such puzzle. But for its Figure 3 it pretrains ViTs of two sizes on three sets,
+# and fine-tunes them on ImageNet. B is the base model and L the large one, with patches of 16 or
+# 32 pixels.
 
 # %% tags=["hide-input"]
 sizes = results.read("scaling-sizes")["metrics"]
@@ -166,12 +168,12 @@ figures.show(*bias.pretrained(table_5))
 
 
 # %% [markdown]
-# With 1.3 million photographs the larger network is the worse one. With 303 million it's ahead
-# by three to four points, while B/16 has stopped gaining. So a larger network doesn't simply need
-# more data to be *good*. It needs more before it pays to be large. (ViT against ResNet is the
-# paper's [Figure 4](#The-paper's-Figure-4), in the second reading.)
+# With 1.3 million photographs the larger network is the worse one. With 303 million it's ahead by
+# three to four points, while B/16 has stopped gaining and B/32 even loses a little. So a larger
+# network doesn't simply need more data to be *good*. It needs more before it pays to be large.
+# (ViT against ResNet is the paper's [Figure 4](#The-paper's-Figure-4), in the second reading.)
 #
-# ## The second question
+# ## A second puzzle
 #
 # A simple puzzle about pictures: are the two things *the same, or different*? If you want to
 # know whether a network can learn that, draw the pictures yourself. Your function gets sixteen
@@ -230,7 +232,7 @@ print(f"always 'different': {(first != second).float().mean():.1%} right")
 # More than 93%, from a network that never looks! Two random glyphs are hardly ever the same. So
 # before you believe an accuracy, ask what the lazy answer gets. The package tosses a coin first,
 # and then draws two glyphs to fit, so that always saying *different* is right half of the time.
-# (There's [another way to cheat](#Counting-instead-of-comparing), and ours hardly use it.)
+# (There's [another way to cheat](#Counting-instead-of-comparing). Our networks hardly use it.)
 #
 # ## Comparing is enough
 #
@@ -315,11 +317,11 @@ print(f"one head{'':29} new glyphs {share(others):>11.1%}")
 # same from different, whatever the weights.
 #
 # So a kernel has to look at both glyphs before the average. The ResNet isn't too short-sighted
-# for that: each place of its map sees the whole picture ([we've
-# counted](#What-the-ResNet-sees)). But a kernel that compares with the neighbour on the right is
-# no use for the neighbour below, or for the one two cells away, so each distance has to be
-# learned by itself. Attention uses the same weights for all *pairs* of places. That's how we
-# explain the table above; we haven't tested it.
+# for that: each place of its last map sees the whole picture ([the second
+# reading](#What-the-ResNet-sees) counts the pixels). But a kernel that compares with the
+# neighbour on the right is no use for the neighbour below, or for the one two cells away, so each
+# distance has to be learned by itself. Attention uses the same weights for all *pairs* of places.
+# That's how we explain the table above; we haven't tested it.
 #
 # ## Off the grid again
 #
@@ -336,10 +338,11 @@ for stride in (4, 2, 1):
 # lot: 169 tokens in place of 16 make more than a hundred times as many pairs, and we've trained
 # no ViT on them.
 #
-# You could also let convolutions read the picture, wherever the glyphs are, and attention
-# compare what they've read. That's a *hybrid* ([chapter 14](14_resnets.ipynb)). We take our
-# ResNet, and put a single block of a ViT in the place of its last block. It costs about as much
-# as before.
+# ## Find first, then compare
+#
+# You could also let convolutions read the picture, wherever the glyphs are, and attention compare
+# what they've read. That's a *hybrid* ([chapter 14](14_resnets.ipynb)). We take our ResNet, and
+# put a single block of a ViT in the place of its last block. It costs about as much as before.
 
 # %% [markdown] tags=["predict"]
 # Give them the hardest puzzle: same or different, with the glyphs anywhere. After ten thousand
@@ -371,9 +374,8 @@ print(f"{'hybrid, new alphabet':24}{new:>34}")
 #
 # ## Who wins where
 #
-# Here's the whole experiment: two questions, two ways to place the glyphs, from 300 pictures to
-# *fresh* ones, which never come back. Every network has 1,200 steps of 64 pictures. Large points
-# are means, small ones single runs.
+# Here's the whole experiment: two puzzles, two ways to place the glyphs, from 300 pictures to
+# *fresh* ones, which never come back. Large points are means, small ones single runs.
 
 # %% tags=["hide-input"]
 panels = {
@@ -386,15 +388,17 @@ figures.show(*bias.by_number(record, panels))
 
 # %% [markdown]
 # Where the dashed line is at the top and the solid line isn't, a network is short of data. You've
-# met two of those: the ViT in the upper right, and the ResNet in the lower left.
+# met two examples: the ViT in the upper right, and the ResNet in the lower left.
 #
-# The lower right is different. The ViT still learns a thousand pictures by heart. Give it ten
-# thousand, and it gets little more than half of its *own* right. With new ones it never gets past
-# 58%, even if no picture ever comes twice. If you saw only the solid line, you'd say "it needs
-# more data", and collect another million for a network that, in 1,200 steps, can't use the ten
-# thousand it has. What would help is something else: more steps, perhaps (at 58% it may have just
-# begun to learn; we haven't tried), or another network. For the other two, thirty thousand
-# pictures are enough for nine in ten.
+# The lower right is different. With a thousand pictures, which it sees 77 times each, the ViT
+# looks short of data, too. But don't judge by a thousand if you have more. Give it ten thousand,
+# and it gets little more than half of its *own* right. With new ones it never gets past 58%, even
+# if no picture ever comes twice. If you saw only the solid line, you'd say "it needs more data",
+# and collect another million for a network that, in 1,200 steps, can't learn the ten thousand it
+# has. What would help is something else: more steps, perhaps (at 58% it may have just begun to
+# learn; we haven't tried), or another network. The other two get nine in ten right with thirty
+# thousand pictures. There they stop: fresh ones don't help, and with their own they're hardly
+# better.
 
 # %% tags=["hide-cell", "nbval-check-output"]
 for task in ("which-off", "same", "same-off"):
@@ -408,11 +412,12 @@ print("checked: the hybrid is close to the better one or ahead")
 
 
 # %% [markdown]
-# So who wins? If glyphs fill the patches and have to be compared, the ViT does, with a few hundred
-# pictures. If they have to be found first, those with convolutions do, with a tenth of the
-# pictures that the ViT would need. And does it pay to have both? From a thousand pictures on,
-# wherever we've measured it, the hybrid is never more than three points behind the better of the
-# two. That's true of neither of the other two.
+# So who wins? If glyphs fill the patches and have to be compared, the ViT does, with a few
+# hundred pictures. If they have to be found first, ResNet and hybrid win: with three thousand
+# pictures they spot more strangers than the ViT does with thirty thousand. And does it pay to
+# have both? From a thousand pictures on, wherever we've measured it, the hybrid is never more
+# than three points behind the better of the two. Neither the ViT nor the ResNet can say that of
+# itself.
 #
 # Before you repeat that ViTs need more data, ask what the question is, and how many of its own
 # pictures the network gets right.
@@ -509,14 +514,16 @@ figures.show(*bias.jumbled(jumbled))
 # ResNet that learns digits in pieces is [three points worse](#Digits-in-pieces) than one that
 # learns them whole.
 #
-# Back to our two questions. To find strangers anywhere, the ViT did need more pictures. To find
-# *and* compare, it was short of something else. And what it lacks isn't always worth having: where
-# any two patches had to be compared, it was the ResNet that had to ask for more.
+# Does a ViT need more pictures, then? To find strangers anywhere, it did. To find *and* compare,
+# more pictures were no use to it: in 1,200 steps it couldn't even learn ten thousand of them, and
+# a hybrid of about the same cost could. And a ViT isn't always better off with what it lacks:
+# where any two patches had to be compared, it was the ResNet that had to ask for more.
 #
 # ## What to take with you
 #
-# 1. Before you ask for more data, look at how many of its own pictures a network gets right. If
-#    it's no better there, try more steps, another rate or another network first.
+# 1. Let a network learn from all the pictures you have, and look at how many of *those* it gets
+#    right. If it's no better there than with new ones, try more steps, another rate or another
+#    network before you ask for more data.
 # 2. A convolution shares its weights between places, attention shares them between pairs of
 #    places. Which of the two needs more data depends on what you ask.
 # 3. A ViT takes no order of its patches for granted. It learns it, with its table of positions.
@@ -776,8 +783,8 @@ compared(
 #
 # <details><summary>Solution 1</summary>
 #
-# For the first, pictures: it knows its own by heart. For the second, more steps, another rate
-# or another network. It hasn't learned even what it has.
+# For the first, pictures: it knows its own by heart. For the second, more steps, another rate or
+# another network. It hasn't even learned its own pictures.
 #
 # </details>
 #

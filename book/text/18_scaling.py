@@ -7,8 +7,8 @@ import vitedu
 # %% [markdown]
 # # Scaling
 #
-# Here are 18 networks of the paper's Table 6, a point each. The further to the right, the
-# more it took to pretrain one; the higher, the more it got right afterwards.
+# Each point is one of the 18 networks in the paper's Table 6. Further right means more compute
+# for pretraining, higher means more right answers afterwards.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import statistics
@@ -42,21 +42,23 @@ accuracies = {family: (c, 100 - e) for family, (c, e) in points.items()}
 figures.show(*drawings.table(accuracies, {"H/14": 4262, "R200x3": 3306}))
 
 # %% [markdown]
-# Each network saw the 303 million photographs of JFT, seven or fourteen times over, and was
-# then fine-tuned separately on each of five data sets: ImageNet, the two CIFARs, Pets and
-# Flowers. The height is the mean of the five accuracies. Compute is in *exaFLOPs*; one of
-# them is a billion billion additions and multiplications. Its axis has equal steps for equal
-# *factors*: from fifty to a hundred is as far as from a thousand to two thousand. A hybrid is
-# a ViT that reads a ResNet's map instead of patches ([chapter 14](14_resnets.ipynb)).
+# Each network saw the 303 million photographs of JFT, seven or fourteen times over, and was then
+# fine-tuned separately on each of five data sets: ImageNet, the two CIFARs, Pets and Flowers. The
+# height is the mean of the five accuracies. Compute is in *exaFLOPs*; one of them is a billion
+# billion additions and multiplications. The axis of compute is logarithmic, with equal steps for
+# equal *factors*: from fifty to a hundred is as far as from a thousand to two thousand. A hybrid
+# is a ViT that reads a ResNet's map instead of patches ([chapter 14](14_resnets.ipynb)).
 #
 # One sentence about it all is what the paper is remembered for: a ViT needs about two to four
 # times less compute than a ResNet for the same accuracy. That sentence rests on six ViTs and
 # seven ResNets. **How sure can you be of "two to four times"?**
 #
-# Take one of the points first, ViT-L/16. The paper prints two numbers about what it cost,
-# many pages apart. Table 2 says that pretraining took 680 *core-days*: as many cores of a
-# TPUv3 for one day, or a tenth of them for ten. Table 6 says that it took 1,567 exaFLOPs. The
-# paper doesn't put the two side by side, so let's do it:
+# ## Count it again
+#
+# Take one of the points first, ViT-L/16, after fourteen epochs. The paper prints two numbers
+# about what it cost, many pages apart. Table 2 says that pretraining took 680 *core-days*: as
+# many cores of a TPUv3 for one day, or a tenth of them for ten. Table 6 says that it took 1,567
+# exaFLOPs. The paper doesn't put the two side by side, so let's do it:
 
 # %%
 exaflops, core_days = 1567, 680
@@ -75,13 +77,11 @@ print(f"{rate / (123e12 / 2):.0%} of what a core can do")
 # So the authors got nearly half of what they paid for, which is good, and you've found that
 # out from two cells of two tables.
 #
-# A table is an experiment that someone else has paid for. At that speed, all the networks of
-# Table 6 together would keep one core busy for 19 years.
+# At that speed, all the networks of Table 6 together would keep one core busy for 19 years. A
+# table is an experiment that someone else has paid for.
 #
-# A hidden cell has read it. `columns("vit")` gives the compute and the errors of the six
-# ViTs. An error is what's missing from a hundred percent.
-#
-# ## Count it again
+# A hidden cell has read the table: `columns("vit")` gives the compute of the six ViTs and their
+# errors, the percentage of wrong answers.
 #
 # Before you draw conclusions from a number, check that you know what it counts. How
 # many multiply-adds does the forward pass of ViT-L/16 take, for one photograph?
@@ -134,11 +134,11 @@ print("checked: ViTs fit, ResNets are 3 to 4% off, one hybrid doesn't fit")
 
 # %% [markdown]
 # For all ViTs but the smallest, the agreement is nearly perfect. Every ResNet comes out three or
-# four percent too high, which can't be an accident. We've [found where that comes
-# from](#Where-the-four-percent-went), and it doesn't matter here.
+# four percent too high, which can't be an accident. It seems to come from the borders of their
+# maps ([second reading](#Where-the-four-percent-went)), and doesn't matter here.
 #
-# What matters is the unit. Many tables print multiply-adds under the name of FLOPs. If the ViTs'
-# numbers were such, and the ResNets' weren't, you'd have doubled the ViTs' advantage out of
+# What matters is the unit. Many tables print multiply-adds under the name of FLOPs. If the ViTs
+# had been counted that way, and the ResNets hadn't, you'd have doubled the ViTs' advantage out of
 # nothing, and no fit could warn you. Now you know that both families are counted alike.
 #
 # ## A straight line
@@ -195,8 +195,8 @@ print("checked: yours and the package's are the same")
 #
 # ## How many times?
 #
-# "A ResNet needs three times the compute" is a distance between two lines. Start at a ViT's
-# compute $C$ on its line, and go to the right, at the same error, until you meet the ResNets'
+# "A ResNet needs three times the compute" is a distance between two lines. Start on the ViTs'
+# line at some compute $C$, and go to the right at the same error until you meet the ResNets'
 # line. In logarithms, a distance to the right is a factor.
 
 # %% tags=["hide-input"]
@@ -206,7 +206,7 @@ figures.show(*drawings.laws(points, laws, 200.0, {"R152x2": 563}))
 # %% [markdown]
 # Look at the point right under the arrow, R152x2. It's a real ResNet with the error that the
 # arrow starts from, and it took only 2.8 times the compute. One network says 2.8 and the line
-# through all seven says 4. Keep that in mind; we'll need it soon.
+# through all seven says 4.
 
 
 # %%
@@ -234,9 +234,9 @@ for budget in (55, 200, 800, 1200):
 
 # %% [markdown]
 # On the lines it shrinks, because the ResNets' line falls faster. So there isn't *one* number.
-# "Two to four times" is what you read off the middle of the picture. Why do we stop at 1,200? Because
-# a little later the arrow would point beyond the largest ResNet. To its right there's a line,
-# but no network.
+# "Two to four times" is what you read off the middle of the picture. Why do we stop at 1,200?
+# Because a little later the arrow would point beyond the largest ResNet, where there's no network
+# any more.
 #
 # ## How sure?
 #
@@ -246,8 +246,7 @@ for budget in (55, 200, 800, 1200):
 # times, and see how much the answer varies. That's the *bootstrap* ([Efron
 # 1979](https://doi.org/10.1214/aos/1176344552)).
 #
-# A draw with only one or two different networks makes no useful line. So we draw more than we
-# need, leave those out, and keep the first two thousand of the others.
+# (A draw with only one or two different networks makes no useful line, so those are left out.)
 
 
 # %%
@@ -292,13 +291,14 @@ print("checked: the record of the package says the same")
 
 
 # %% [markdown]
-# So at 200 exaFLOPs, anything from three to six would fit the table. Remember R152x2, and its 2.8?
-# It's just the lower end. But the advantage is real: not one of the intervals reaches down to
-# one.
+# So at 200 exaFLOPs, anything from three to six would fit the table. Remember R152x2, and its
+# 2.8? That's exactly the lower end. But not one of the intervals reaches down to one.
 #
-# Is even that honest? We can rehearse it. A hidden cell pretends that our two lines are the
-# truth, invents hundreds of tables with as much scatter as the real one, and counts how often the
-# interval contains what it should.
+# ## Is even that honest?
+#
+# We can rehearse it. A hidden cell pretends that our two lines are the truth, invents hundreds of
+# tables with as much scatter as the real one, and counts how often the interval contains what it
+# should.
 
 
 # %% tags=["hide-input"]
@@ -327,10 +327,10 @@ print("checked: it's less than 90%")
 
 
 # %% [markdown]
-# It should be nine in ten, and it's four in five. With so few points, a bootstrap is too sure of
-# itself, because draws from six networks can't show you a seventh. Besides, the six aren't six
-# different networks: L/16 is there twice, after 7 epochs and after 14. Take our intervals as too
-# narrow.
+# It should be nine tables in ten, and it's four in five. With so few points, a bootstrap is too
+# sure of itself: six or seven points hardly show how far such points can scatter. Besides, the
+# six aren't six different networks: L/16 is there twice, after 7 epochs and after 14. So think of
+# all our intervals as somewhat wider than printed.
 #
 # And does the advantage really shrink? It does if the ResNets' slope is the steeper one. Take
 # the rule of [chapter 5](05_mnist.ipynb), with the spread of the draws for the error:
@@ -351,7 +351,9 @@ assert 1.3 < found < 1.7
 print("checked: fewer than two errors")
 
 # %% [markdown]
-# Fewer than two: not even a hint. The table says that ViTs are ahead, but not that their
+# Fewer than two: by that rule, not even a hint. (Cut off a twentieth of the draws at either end
+# instead, and the difference of the slopes just stays above zero. But such intervals are too
+# narrow, as you've seen.) The table says that ViTs are ahead. It doesn't settle whether their
 # advantage shrinks.
 #
 # ## Beyond the points
@@ -370,12 +372,12 @@ for family in ("vit", "resnet"):
         print(f"but it was {real:.1f}%")
 
 # %% [markdown]
-# The line promises too much each time, for both families, and more so the further it goes.
-# A pure power law has no floor, while every data set has one. A share of ImageNet's labels
-# is wrong ([Beyer et al. 2020](https://arxiv.org/abs/2006.07159)), and no network can guess
-# those. [Zhai et al.
-# 2022](https://arxiv.org/abs/2106.04560) added a floor to the law when they trained larger
-# ViTs, and needed it.
+# The line promises too much each time, for both families, and more so the further it goes. One
+# reason may be that a pure power law has no floor, while every data set has one: a share of
+# ImageNet's labels is wrong ([Beyer et al. 2020](https://arxiv.org/abs/2006.07159)), and no
+# network can guess those. [Zhai et al. 2022](https://arxiv.org/abs/2106.04560) needed a floor
+# when they trained larger ViTs. But there's another: all the networks that we fitted had 7
+# epochs, and the four that we asked about had 14. The table can't tell you which it is.
 #
 # ## Which five?
 #
@@ -405,7 +407,7 @@ print("checked: it's about 2 on ImageNet, and more than 17 on Flowers")
 
 # %% [markdown]
 # On ImageNet it's about two, and on Flowers it's *forty*. Forty times 200 exaFLOPs is more than
-# any ResNet here got, so that number is itself a fit beyond its points. And it's about very few
+# any ResNet here got, so that number is itself a fit beyond its points. And it rests on very few
 # pictures, since the ViTs have all but solved Flowers. What's left of the mean without it?
 
 
@@ -486,12 +488,14 @@ print("checked: the ViT needs about three times as much, or more")
 
 # %% [markdown]
 # Here it's the ViT. The arrow now leads to the *left*: the ResNet had the ViT's final loss after
-# about a third of the ViT's compute, or less. (It's 2.9 or 3.5 times over the pairs of seeds;
-# twenty measurements a run don't tell it more exactly.) And where the arrow lands, the ResNet's
-# learning rate was still high. A run planned to end there would have done better.
+# about a third of the ViT's compute, or less. (The axis isn't logarithmic this time, so divide:
+# it's 2.9 or 3.5 times, depending on which runs you pair.) And where the arrow lands, the
+# ResNet's learning rate was still high. A ResNet trained for just that long would probably have
+# done better.
 #
 # The ViT isn't short of data: it's as good on new shapes as on its own. Look at the first seven
-# teraFLOPs. By then the other two have learned most of it, and the ViT has hardly begun.
+# teraFLOPs. By then the other two have learned most of it, and the ViT has hardly begun. We don't
+# know why, or whether it would catch up in a longer run.
 #
 # So what a ViT costs beside a ResNet isn't a constant of nature. It's another number for other
 # pictures, another question, another budget.
@@ -510,16 +514,16 @@ real = ("R152x2", 200, 563 / 200)
 figures.show(*drawings.times(budgets, ratio, low, high, real))
 
 # %% [markdown]
-# From 200 exaFLOPs on, the grey band is in the right place; before that, the table says more than
-# four. At every budget in the table a ResNet needs more compute than a ViT, on the mean of five
-# sets. But at 200 exaFLOPs it may be three times or six, and at 1,200, little more than one or
-# four. The dot is what you can say without any line: one real ResNet, beside a point on the ViTs'
-# line.
+# From 200 exaFLOPs on, the green line runs through the grey band. Before that it's above, though
+# four would still fit. At every budget in the table a ResNet needs more compute than a ViT, on
+# the mean of five sets. But at 200 exaFLOPs it may be anything from three times to six, and at
+# 1,200 anything from one and a half to four, and even these intervals are too narrow. The dot is
+# what you can say without any line: one real ResNet, beside a point on the ViTs' line.
 #
 # So here's the sentence, with its error. *On the mean of these five sets, a ResNet needs about
-# four times a ViT's compute at 200 exaFLOPs, give or take a factor of one and a half; without
-# Flowers, about three.* It's less quotable than the paper's. But you know what every word of it
-# rests on.
+# four times a ViT's compute at 200 exaFLOPs, give or take a factor of one and a half or more;
+# without Flowers, about three.* It's less quotable than the paper's. But you know what every word
+# of it rests on.
 #
 # ## What to take with you
 #
@@ -675,7 +679,7 @@ print(f"or anywhere from {low:.0f} to {high:.0f}")
 # 2. Accuracies level off at a hundred percent. Errors can go on falling by the same factor, so in
 #    logarithms they make a line.
 # 3. The ResNets' line falls faster. But the slopes are fewer than two errors apart.
-# 4. Whether other networks would have followed the same line: it can't show you a seventh.
+# 4. Whether other networks would have followed the same line: draws from six can't show you a seventh.
 # 5. At which budget, to which error, on which data? Counted in which unit? And from how many
 #    networks?
 #

@@ -12,9 +12,9 @@ import vitedu
 # handwritten digits, each time with three quarters of the picture covered, and guessed
 # what was underneath.
 #
-# Here are six digits that it has never seen. We cover 37 of their 49 patches, and ask.
-# `model` is our small network, and its `complete` covers the pictures and fills in what's
-# hidden. We'll take it apart below.
+# Here are six digits that it has never seen. We cover 37 of their 49 patches, and ask the network
+# for the rest. `model` is our small network, and its `complete` covers the pictures and fills in
+# what's hidden. We'll take it apart below.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -79,10 +79,11 @@ figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
 # 2022](https://arxiv.org/abs/2111.06377) tried many shares, and found three quarters to be about
 # the best.
 #
-# We hide the same number of patches in every picture, so that what's left still fits into
-# one tensor. How do you pick 37 of 49 at random? Deal out random numbers, and hide the patches
-# with the lowest. One `argsort` says *which patch* has the lowest number, which the second,
-# and so on. A second `argsort` turns that around, and gives each patch its rank.
+# We hide the same number of patches in every picture, so that what's left still fits into one
+# tensor. How do you pick 37 of 49 at random? Deal out random numbers, and hide the patches with
+# the lowest. One `argsort` says *which patch* has the lowest number, which the second, and so on.
+# A second `argsort` says it the other way round: for each patch, its place in that list, its
+# *rank*.
 #
 # **Take a pencil.** Four patches draw the numbers 0.7, 0.1, 0.9 and 0.4. Write down the
 # first argsort, then the argsort of that, and the mask for a share of ½.
@@ -152,9 +153,9 @@ assert 1 / 16 < quarter / whole < 1 / 4 and all_of_it < 1 / 2
 print(f"{quarter / whole:.0%} (with the decoder, {all_of_it:.0%} of all work)")
 
 # %% [markdown]
-# The dense layers treat each token by itself, so they cost a quarter. Attention compares
-# pairs, and of the pairs only a sixteenth is left. But with 49 tokens, comparing them is a
-# small part of the work.
+# The dense layers treat each token by itself, so they cost a quarter. Attention compares pairs,
+# and of the pairs only a sixteenth is left. But with 49 tokens, comparing them is a small part of
+# the work. (44% is encoder and decoder together, beside a ViT that gets all 49.)
 #
 # ## A decoder that fills in the rest
 #
@@ -191,7 +192,7 @@ print("check: step by step, it's what model.complete does")
 # $$ \ell = \frac{1}{|\mathcal{H}|} \sum_{i \in \mathcal{H}} \frac{1}{P^2 C}
 # \lVert \hat{\mathbf{x}}_i - \mathbf{x}_i \rVert^2 . $$
 #
-# Only hidden patches count. The others were given away.
+# Only hidden patches count. The others it has seen.
 
 
 # %% tags=["teaches"]
@@ -218,9 +219,8 @@ figures.show(*unlabelled.losses(run["curve"], guess))
 
 
 # %% [markdown]
-# It takes over two hundred steps just to match that line, which one and the same blur for
-# every picture would match, too. To get below it, the network has to find out that the scraps
-# say something about the rest.
+# It takes over two hundred steps just to be as good as one and the same blur for every picture.
+# To get below it, the network has to find out that the scraps say something about the rest.
 #
 # ## Does the order matter?
 #
@@ -275,21 +275,20 @@ print("check: hidden first, the encoder can't tell where its patches were")
 
 
 # %% [markdown]
-# Not at all. The first patch that's left always gets the table's first row, the next one
-# the second, wherever they come from. So as long as their order stays, the two pictures
-# are the same to the encoder: it knows what is on the scraps, but not where they came from.
-# No error tells you. Only a test like this one does. Two more traps, in what you [look
-# at](#Normalised-pixels) and in [your labels](#Labels-that-are-all-the-same), are in the
-# second reading.
+# Not at all. The first patch that's left always gets the table's first row, the next one the
+# second, wherever they come from. As long as their order stays, the two pictures are the same to
+# the encoder: it knows what is on the scraps, but not where they came from. No error tells you.
+# Only a test like this one does. Two more traps, in what you [look at](#Normalised-pixels) and in
+# [your labels](#Labels-that-are-all-the-same), are in the second reading.
 #
 # ## The paper's own way
 #
-# The ViT paper tried this a year earlier, in a paragraph of its appendix, and called it
-# *masked patch prediction*. It follows BERT, which learned language by filling in missing
-# words. Half of the patches are [spoilt](#Spoiling,-to-the-letter), most of them by putting a
-# mask token in their place. So the encoder still sees 49 tokens, and there's no decoder.
-# Instead of pixels, a linear head has to name one colour for each spoilt patch: its mean
-# colour, with three bits for each of red, green and blue.
+# The ViT paper tried this a year earlier, in a paragraph of its appendix, and called it *masked
+# patch prediction* (MPP). It follows BERT, which learned language by filling in missing words.
+# Half of the patches are [spoilt](#Spoiling,-to-the-letter), most of them by putting a mask token
+# in their place. So the encoder still sees 49 tokens, and there's no decoder. Instead of pixels,
+# a linear head has to name one colour for each spoilt patch: its mean colour, with three bits for
+# each of red, green and blue.
 #
 # Three bits are eight levels. So a colour has $8 \cdot 8 \cdot 8 = 512$ classes, and the
 # question becomes the one you know: which class is it?
@@ -341,35 +340,36 @@ for name, words in (("pixels", "pixels"), ("mae-mnist", "MAE's features")):
     print(f"{words:15} {values.mean():.1f} ± {error:.2f}%")
 
 # %% [markdown]
-# No more than on pixels. It's a point less, which is a hint, by the rule of [chapter
-# 5](05_mnist.ipynb): each number is the mean of three runs with their own thousand labels. So
-# after so short a training, frozen features aren't worth much? Look at the left panel before you
-# believe that:
+# No more than on pixels. It's a point less, and by the rule of [chapter 5](05_mnist.ipynb) that's
+# a hint. (Each number is the mean of three runs, each with its own thousand labels.) So after so
+# short a training, frozen features aren't worth much? Look at the left panel before you believe
+# that:
 
 # %% tags=["hide-input"]
 figures.show(*unlabelled.bought(record))
 
 # %% [markdown]
 # With a *single* labelled digit of each kind, MAE's features get nearly half of the new digits
-# right, and pixels only a third. It has found out by itself, to some degree, what makes two
-# pictures alike. With ten of each, the pixels have caught up.
+# right, pixels only a third, and the same network untrained a fifth. It has found out by itself,
+# to some degree, what makes two pictures alike. With ten of each, the pixels have caught up.
 #
 # The right panel is the other use: fine-tune all of the network, with the same thousand labels.
-# (We chose [a learning rate for each](#Which-rate?).) After 150 short steps, MAE's start is forty
-# points ahead of a random one. But mind the dashed lines, the digits that they've learned from:
-# from scratch, the network hardly knows its *own* thousand. So this is a head start, and we
-# should ask again after more steps.
+# (We chose [a learning rate for each](#Which-rate?).) After 150 steps, MAE's start is forty
+# points ahead of a random one. But look at the dashed lines, which are for the digits that
+# they've learned from. From scratch, the network doesn't even know half of its *own* thousand. So
+# this is a head start, and we should ask again after more steps.
 #
-# After three times as many, MAE is at 94%, and ten points above the pixels: that's a result. From
-# scratch it's 74%. But this race isn't over, since from scratch, the network still knows only 79%
-# of its own digits. What's left of the lead when both of them are done?
+# After three times as many, it's 94% against 74%, the mean of three runs each. That's a large
+# lead, but the race isn't over: from scratch, the network still knows only 79% of its own digits.
+# So on digits we can say that MAE's start gets there *sooner*. This figure doesn't tell how much
+# is left when both are done.
 #
 # ## And photographs?
 #
 # Here's the same on photographs: the 45,000 training pictures of CIFAR-10, and a ViT of six
-# blocks, 128 wide. MAE saw each picture 28 times, without labels. Masked patch prediction (MPP)
-# did as much work. And there's a fourth start, as much work again, *with* labels, but on something
-# else: ten kinds of drawn shapes. Then come the labelled photographs, and 400 steps for everybody.
+# blocks, 128 wide. MAE saw each picture 28 times, without labels. MPP did as much work. And
+# there's a fourth start, as much work again, *with* labels, but on something else: ten kinds of
+# drawn shapes. Then come the labelled photographs, and 400 steps for everybody.
 
 # %% tags=["hide-input"]
 cifar = results.read("unlabelled-cifar")["metrics"]
@@ -377,21 +377,24 @@ figures.show(*unlabelled.by_labels(cifar))
 
 # %% [markdown]
 # Every marker on the left is one run, with its own draw of labels. Look at 500 labels, where the
-# right panel says that all four networks know their own photographs (nearly) by heart. So they're
-# done, and MAE is still almost seven points ahead of the network from scratch. *That's* what
-# 45,000 photographs without labels have bought. Any start beats none, and from 500 labels, MPP, the
-# paper's own way, buys no more than drawn shapes.
+# right panel says that all four networks know their own photographs (nearly) by heart. So more
+# steps can't teach them much about these, and MAE is still almost seven points ahead of the
+# network from scratch. *That's* what 45,000 photographs without labels have bought, and 28 looks
+# at each. Any start beats none. With 500 labels, the paper's own way (MPP) buys no more than
+# drawn shapes.
 #
-# With 5,000 labels MAE's lead looks even larger, ten points. But from scratch, the network knows
-# hardly more than half of its own photographs, so it isn't done. In [chapter
-# 6](06_recipe.ipynb), the same network took four times as many, smaller steps, and got to 52.5%
-# (one run). That's six points behind MAE, not ten. Each start was pretrained only once, so other
+# You can also count it in labels. In these 400 steps MAE with 500 gets as far as scratch with a
+# thousand (42% and 41%), and with a thousand nearly as far as scratch with five thousand (48% and
+# 49%).
+#
+# But with five thousand, the network from scratch knows hardly more than half of its own
+# photographs, so it isn't done. In [chapter 6](06_recipe.ipynb) it got to 52.5% (one run), after
+# four times as many steps with fewer pictures each. Each start was pretrained only once, so other
 # seeds may move the lines.
 #
-# What does it buy at the paper's scale? Masked patch prediction brought a ViT-B/16 to 79.9% on
-# ImageNet, two points more than from scratch, and four less than pretraining with labels. A year
-# later, MAE on ImageNet's own pictures brought a B/16 from 82.3% to 83.6%, and a larger network,
-# L/16, gained more. [What else came before and after](#Since-then) is in the second reading.
+# What does it buy [at the paper's scale](#At-full-scale)? On ImageNet, a B/16 won about two points
+# by masked patch prediction, and a year later one point by MAE. [What else came before and
+# after](#Since-then) is in the second reading, too.
 #
 # ## Can you read it?
 #
@@ -439,13 +442,14 @@ print("check: twice as many can be read once they're completed")
 
 # %% [markdown]
 # Half of them, twice as many! (Luck moves such a share of 500 by about two points.) Of course
-# completing can't add anything about *this* digit that the scraps don't say. But scraps on
-# black are like nothing that the classifier has ever seen. Our network knows what usually goes
-# with such scraps, and paints it.
+# completing can't add anything about *this* digit that the scraps don't say. But scraps on black
+# are like nothing that the classifier has ever seen. Our network knows what usually goes with
+# such scraps, and paints it. (How far a simpler filling would get, the mean digit for example, we
+# haven't tried.)
 #
 # And now it's your turn. Choose what the network may see: `keep` has a 1 for each patch that
 # stays. Leave about twelve, since that's what it has learned with. On the site you can do it by
-# hand: how few patches does it take until the digit can be read?
+# hand: which patches does it take until the digit can be read?
 #
 # <div class="try" data-part="mask"></div>
 
@@ -721,6 +725,12 @@ for name, words in unlabelled.FEATURES.items():
 # Before training, the heads look nearly everywhere alike. After MPP as well as after MAE
 # they look nearer on average, but only by about a pixel.
 #
+# ### At full scale
+#
+# Masked patch prediction brought a ViT-B/16 to 79.9% on ImageNet, two points more than from
+# scratch, and four less than pretraining with labels. A year later, MAE on ImageNet's own pictures
+# brought a B/16 from 82.3% to 83.6%, and a larger network, L/16, gained more.
+#
 # ### Since then
 #
 # Before the ViT there was [iGPT](https://proceedings.mlr.press/v119/chen20s.html) (Chen
@@ -779,7 +789,7 @@ for name, words in unlabelled.FEATURES.items():
 # 1. With coins, another number of patches would stay in each picture, and they wouldn't fit
 #    into one tensor.
 # 2. The decoder sees them, in all the empty places. The encoder never does.
-# 3. The others were given away. A network that copies them has learned nothing.
+# 3. The others it has seen. A network that copies them has learned nothing.
 # 4. Does the other one know its own labelled pictures yet? If not, it needs more steps before
 #    you compare. And did both have their own best learning rate?
 # 5. From sixty thousand other digits: it knows what usually goes with such scraps.

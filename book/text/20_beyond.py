@@ -12,9 +12,9 @@ import vitedu
 # it sees.
 #
 # We take forty drawn pictures of shapes, and for each a *mask*: a map of the pixels that belong
-# to the shape. (It hides nothing, unlike the masks of [chapter 19](19_unlabelled.ipynb).) The
-# network stays frozen, as in [chapter 13](13_few_shot.ipynb), and on its tokens we put a
-# single matrix, found by a formula:
+# to the shape. It hides nothing, unlike the masks of [chapter 19](19_unlabelled.ipynb). The
+# network stays frozen, as in [chapter 13](13_few_shot.ipynb), and on its tokens we put a single
+# matrix, found by a formula:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -83,8 +83,8 @@ figures.show(*beyond.outlines(new[:8], found[:8], iou))
 print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
 
 # %% [markdown]
-# (Hidden cells have `drawn`, which draws pictures and masks, and `tokens`, which gives what
-# the patches hold after a block, each token normalised. You'll see `ridge` line by line.)
+# Two functions are in hidden cells: `drawn` makes pictures and masks, and `tokens` gives the
+# patches' tokens after a block, each normalised. You'll see `ridge` line by line.
 #
 # These eight pictures are new, and the lines are the matrix's work. It isn't fooled by
 # stripes on the ground, or by a bar lying across the shape. (The star has lost its points:
@@ -100,8 +100,8 @@ ceiling = 100 * ((best & truth).sum((1, 2)) / (best | truth).sum((1, 2))).mean()
 print(f"IoU of true shares on the same pictures: {ceiling:.0f}%")
 
 # %% [markdown]
-# So 92% is the most that patches of 16 pixels allow, with lines drawn this way. Our one
-# matrix is about ten points short of it.
+# So with lines drawn this way, at one half, even true shares reach no more than 92%. Our one
+# matrix is about ten points short of that.
 #
 # **How much does a classifier know about *where* things are, and how little does it take to
 # get it out?**
@@ -125,10 +125,10 @@ figures.show(*beyond.patches_of(images[1], y[1]))
 
 
 # %% [markdown]
-# Now find the weights. It's least squares with a penalty, the formula of
-# [chapter 13](13_few_shot.ipynb), where statisticians say *ridge regression*. There we had a
-# row for each photograph. Here each *patch* is a row, so forty pictures give us 7,840 of
-# them. With the tokens in $X$, the shares in $\mathbf{y}$ and a penalty $\lambda$,
+# Now find the weights. It's least squares with a penalty, the formula of [chapter
+# 13](13_few_shot.ipynb), which statisticians call *ridge regression*. There we had a row for each
+# photograph. Here each *patch* is a row, so forty pictures give us 7,840 of them. With the tokens
+# in $X$, the shares in $\mathbf{y}$ and a penalty $\lambda$,
 #
 # $$ \mathbf{w} = (X^\top X + \lambda I)^{-1} X^\top \mathbf{y} . $$
 
@@ -160,10 +160,10 @@ print("check: the weights are the lowest point, and the outlines are found")
 # %% [markdown] tags=["predict"]
 # ## Which block, how many pictures?
 #
-# After which block should a head read the tokens? At the beginning they're close to pixels,
-# and at the end the network knows most about the picture. And would a thousand masks be
-# better than our forty? We've measured all twelve blocks with 10, 40 and 1,000 pictures,
-# three times each, on 200 new ones. **Which outlines are better?**
+# So far we've read the tokens after block 7, for no reason that you've seen. At the end the
+# network knows most about the picture, so why not read the last block? And would a thousand
+# masks be better than our forty? We've measured all twelve blocks with 10, 40 and 1,000
+# pictures, three times each, on 200 new ones. **Which outlines are better?**
 #
 # * those from forty pictures, after block 7
 # * those from a thousand pictures, after block 12
@@ -174,14 +174,15 @@ everything = 100 * truth.double().mean().item()
 figures.show(*beyond.by_block(record, everything))
 
 # %% [markdown]
-# Forty in the middle. (Pale dots are single runs.) After one block a token knows little more
-# than its own pixels, and the same texture can be shape in one picture and ground in the
-# next. Towards the end the outlines get worse again. Perhaps tokens turn to what the
-# classifier needs, *what* is in the picture, and let go of where it ends.
+# The forty, read after block 7. (Pale dots are single runs. The lowest line is what you get by
+# calling everything shape.) After one block a token knows little more than its own pixels, and
+# the same texture can be shape in one picture and ground in the next. Towards the end the
+# outlines get worse again. Perhaps tokens turn to what the classifier needs, *what* is in the
+# picture, and let go of where it ends.
 #
-# Forty pictures are nearly as good as a thousand if you read the right block. Read the
-# wrong one, and no number of pictures makes up for it. If you can't decide, read several
-# blocks side by side: from forty pictures on, [blocks 3, 6, 9 and 12
+# Forty pictures are nearly as good as a thousand if you read the right block. Read the first or
+# the last one, and even a thousand pictures are worse than ten in the middle. If you can't
+# decide, read several blocks side by side: from forty pictures on, [blocks 3, 6, 9 and 12
 # together](#Four-blocks-at-once) beat any single one.
 
 # %% [markdown]
@@ -241,11 +242,11 @@ figures.show(*beyond.first_component(hopper[0], first))
 # principal component follows the largest differences, and nothing differs as much as these
 # few tokens from all the rest. So the first component is spent on them.
 #
-# There's no error message, just a disappointing picture. The cure is two lines. First, give
-# all tokens length 1. That helps, but a dozen tokens that all point the same way can still
-# bend a component towards themselves. So second, leave the giants out when you look for the
-# directions. `interpret.components` does both, and scales the three components to red, green
-# and blue. (It counts blocks from 0, so we subtract 1.)
+# There's no error message, just a disappointing picture. The cure is two lines. First, give all
+# tokens length 1. But a dozen tokens that all point the same way can still bend a component
+# towards themselves. So second, leave the giants out when you look for the directions.
+# `interpret.components` does both, and scales the three components to red, green and blue. (It
+# counts blocks from 0, so we subtract 1.)
 
 # %%
 maps = [
@@ -277,13 +278,13 @@ figures.show(*beyond.colours({name: pairs[name] for name in NAMES}, maps))
 # coffee, the inside of the cup and the saucer, and even the cat's eyes and nose. The colours
 # themselves mean nothing, and they're chosen anew for each photograph.
 #
-# Why block 11, after all that praise for block 7? A mask tells a head what to look for.
-# Without one, the tokens have to sort themselves, and late tokens seem to do it by *what*
-# they show. Try block 7: face and cap get the same colour.
+# Why block 11, after all that praise for block 7? A mask tells a head what to look for. Without
+# one, the tokens have to sort themselves, and late tokens seem to do it by *what* they show. Try
+# block 7 and compare.
 #
-# You can also turn it around. Pick one patch and ask which others are like it. That's
-# the cosine of [chapter 3](03_encoder.ipynb), with the photograph's mean token taken off
-# and the giants left out of the mean: `interpret.similar_to`.
+# You can also turn it around. Pick one patch and ask which others are like it. That's the cosine
+# of [chapter 3](03_encoder.ipynb), after subtracting the mean of all tokens but the giants:
+# `interpret.similar_to`.
 
 # %%
 PICKED = {"hopper": (24, 8), "coffee": (6, 16), "rocket": (18, 15)}
@@ -381,9 +382,11 @@ def box_targets(points: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
 box_targets(torch.tensor([[2.0, 5.0]]), torch.tensor([[0.0, 0.0, 10.0, 10.0]]))
 
 # %% [markdown]
-# (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. Then the box head is the ridge
-# head once more, for each kind of cell: one matrix for centreness, one for distances.
-# (`points` are the middles of all patches.)
+# (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. Then the box head is the ridge head
+# once more. Each of the three kinds of cell gets two matrices, one for centreness and one for
+# distances. In the code, `points` are the middles of all patches. And we read the first eight
+# blocks side by side: with the four blocks from above, these heads did worse on the validation
+# pictures.
 
 # %% tags=["hide-cell"]
 rows, columns = torch.meshgrid(
@@ -501,9 +504,9 @@ print("check: red and white cells are found, and none of them twice")
 
 # %% [markdown]
 # Eight pictures to learn from, and a formula. Both white cells are there, and two of the four
-# platelets. Of the eighteen red cells, seven have a box that fits; four more boxes fit none,
-# and are dashed. They aren't all nonsense: in a clump it's hard to say where one cell ends, and
-# some cells nobody had boxed.
+# platelets. Of the eighteen red cells, seven have a box that fits; four more boxes fit none, and
+# are dashed. Some of these are parts of a clump, or cells that nobody had boxed. But the head
+# also misses easy ones, such as the single pale cell at the lower right.
 #
 # (The three `CUTS` are the scores at which the package's two validation pictures come closest
 # to their true counts. Penalty, overlap and the lowest centreness we set by hand.)
@@ -521,9 +524,9 @@ print("check: red and white cells are found, and none of them twice")
 # $½ \cdot 1 + ½ \cdot ⅔ = ⅚$.
 
 # %% [markdown] tags=["predict"]
-# We've measured it with the authors' own split: 205 pictures to learn from, 87 to choose
-# settings by, 72 to test on, once. For every white cell to learn from there are eleven red
-# ones. **Which kind is found best?**
+# We've measured it with the authors' own split: 205 pictures to learn from, 87 to choose settings
+# by, 72 to test on, only once. For every white cell to learn from there are eleven red ones.
+# **Which kind is found best?**
 #
 # * red cells
 # * white cells
@@ -557,16 +560,18 @@ assert platelet["ridge"] - record["val_ap/ridge/Platelets"]["value"] > 10
 print("check: white cells are found best by every head")
 
 # %% [markdown]
-# White cells, though they're so few: they're large and violet, and mostly alone. Red cells
-# suffer from clumps, and from cells that nobody boxed: find one of those, and it counts as a
-# mistake. A platelet is only two or three patches wide. If it's two, being half a patch off
-# in both directions is enough to fall below an IoU of 0.5. And there are so few platelets
-# that their AP is shaky: on the validation pictures, the same ridge head gets more than ten
-# points fewer.
+# White cells, though they're so few: they're large and violet, and mostly alone. Red cells are
+# pale and often lie in clumps, and many have no box: find one of those, and it counts as a
+# mistake. A platelet is only two or three patches wide. If it's two, being half a patch off in
+# both directions is enough to fall below an IoU of 0.5. And there are so few platelets that their
+# average precision (AP) is shaky: with fifty pictures to learn from it's no better than with ten,
+# and on the validation pictures, the ridge head of the third row gets more than ten points fewer.
 #
-# The small MLP, with one hidden layer, helps the platelets most. Detectors whose weights have
-# all learned from blood [do better still](#What-others-reach). Ours have learned from
-# photographs of dogs and teapots.
+# With a small MLP of one hidden layer, on those four blocks, the mean is three points higher, and
+# most of that comes from the platelets. Detectors that learn from blood with all of their weights
+# [do better still](#What-others-reach). In ours, only the heads have seen blood; the rest has
+# learned from photographs of dogs and teapots. And a plain ViT sees everything in patches of one
+# size. [People have mended that](#Who-added-what), too.
 #
 # What a doctor wants is simpler: how many? We count the MLP's boxes above a score that the
 # validation pictures chose, in each of the test pictures:
@@ -587,20 +592,13 @@ for place, name in enumerate(KINDS):
 
 # %% [markdown]
 # That's sobering. Someone who gives the average of the other test pictures every time, without
-# looking, is no further off for red cells than the MLP. Nearly every picture has one white
-# cell, so there's little to win. Only for platelets does counting pay. (In the figure, dots
-# are spread a little so that you see them all. And the "true" numbers miss cells that nobody
-# boxed, in some pictures all the red ones.) A good average precision doesn't make a good
-# counter, so compare with the dullest answer that you can think of.
+# looking, is no further off for red cells than the MLP. Nearly every picture has one white cell,
+# so there's little to win. Only for platelets does counting pay. (In the figure, dots are spread
+# a little so that you see them all.)
 #
-# ## What a plain ViT lacks
-#
-# Patches of 16 pixels, from the first block to the last: a plain ViT sees everything at
-# *one scale*. A network of convolutions halves its maps again and again, so a detector can
-# look for platelets in a fine map and for white cells in a coarse one. You've met a second
-# weakness, too: the last blocks know less about *where* than those in the middle. People who
-# build on plain ViTs, from ViTDet to SAM and DINOv3, have mended one or the other. [A table in
-# the second reading](#Who-added-what) says how.
+# That's a bit unfair to the red cells: the "true" numbers miss cells that nobody boxed, in some
+# pictures all of them. Still, a good average precision doesn't make a good counter, so compare
+# with the dullest answer that you can think of.
 #
 # ## Your own photograph
 #
@@ -627,7 +625,7 @@ figures.show(*beyond.colours({"astronaut": mine}, list(colors)))
 # 3. A box head asks each token how central it is and how far the edges are; suppression
 #    keeps one box for each thing. Things hardly larger than a patch stay hard.
 #
-# **Five questions**
+# **Five questions** ([answers](#Solutions))
 #
 # 1. What does a row of $X$ stand for in this chapter, and what in chapter 13?
 # 2. Why are tokens after block 12 worse for outlines than those after block 7?
@@ -636,11 +634,11 @@ figures.show(*beyond.colours({"astronaut": mine}, list(colors)))
 # 5. Why are red cells, of which there are most, not found best?
 #
 # That's the end of our road, so look back for a moment. You began with a photograph in 196
-# squares that nobody could read. You wrote attention for one query, then an encoder, then a
-# class that loads 5.7 million weights and names your own photograph. You trained 7,850
-# weights to read digits, killed a run and got the same bytes back, sorted waste, and saw a ViT
-# and a ResNet beat each other by turns. You found four tokens that nobody had planned, and
-# moved them. And whenever a number looked good, you asked how it could fool you.
+# squares that nobody could read. You wrote attention for one query, then an encoder, then a class
+# that loads 5.7 million weights and names your own photograph. You trained 7,850 weights to read
+# digits, killed a run and got the same bytes back, sorted waste, and saw a ViT and a ResNet beat
+# each other by turns. You found tokens in the corners that nobody had planned, and moved them.
+# And whenever a number looked good, you asked how it could fool you.
 #
 # The network is yours now, down to its last matrix. **What will you ask it next?**
 #
@@ -761,6 +759,12 @@ for sentence in blood.left_out:
 # that row has no ±. The counts are those of the MLP's first seed.
 #
 # ### Who added what
+#
+# Patches of 16 pixels, from the first block to the last: a plain ViT sees everything at *one
+# scale*. A network of convolutions halves its maps again and again, so a detector can look for
+# platelets in a fine map and for white cells in a coarse one. You've met a second weakness, too:
+# the last blocks know less about *where* than those in the middle. People who build on plain ViTs
+# have mended one or the other:
 #
 # | who | what they added |
 # |---|---|

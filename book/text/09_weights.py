@@ -8,9 +8,9 @@ import vitedu
 # # Everybody's weights
 #
 # Here are three photographs, and the trained network of [chapter 4](04_vit.ipynb), which
-# knows what's in them. We'll ask it twice and change one line in between. (Two functions are
-# in a hidden cell: `prepared` turns the photographs into a tensor by `model`'s own rules, and
-# `say` prints the most probable class of each.)
+# knows what's in them. We'll ask it twice, and change nothing in between but six numbers.
+# (Two functions are in a hidden cell: `prepared` turns the photographs into a tensor by
+# `model`'s own rules, and `say` prints the most probable class of each.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -76,15 +76,14 @@ figures.show(*drawings.answers(seen, before, after))
 # %% [markdown]
 # The six numbers in `IMAGENET` are the mean and standard deviation of ImageNet's pixels,
 # one pair per colour, and you'll find them in nearly every tutorial on images. But this
-# network wants its pixels from −1 to 1. Give it the six numbers, and Grace Hopper's
-# uniform becomes a mask and the coffee a candle. There's no error and no warning, and the
-# network is quite sure of its candle. If you'd tried only the cat, you wouldn't have
-# noticed anything.
+# network wants its pixels from −1 to 1. With the six numbers they go from about −2.1 to
+# 2.6, and Grace Hopper's uniform becomes a mask and the coffee a candle. There's no error
+# and no warning, and the network is quite sure of its candle. If you'd tried only the cat,
+# you wouldn't have noticed anything.
 #
-# It happens to professionals, too. An example in Microsoft's Olive used the same six
-# numbers, and when a contributor [put them
-# right](https://github.com/microsoft/Olive/pull/1781), the accuracy rose from 0.77 to
-# 0.82.
+# It happens to professionals, too. An example of ViT-B/16 in Microsoft's Olive used the
+# same six numbers, and when a contributor [put them
+# right](https://github.com/microsoft/Olive/pull/1781), the accuracy rose from 0.77 to 0.82.
 #
 # The 5.7 million weights were right all along. So here's the question: **how do you get
 # another library's trained network into your own class, and how do you find out if
@@ -171,7 +170,8 @@ figures.show(*drawings.dialects(table))
 # inputs (in) and which for the outputs (out). The bold line is the code that takes it out of
 # the array `x`, as a matrix of 192×192. Three things can differ:
 #
-# * **The name.** That's only text, and it's all that timm and torchvision disagree on.
+# * **The name.** That's only text. As far as the arrays go, it's all that timm and
+#   torchvision disagree on.
 # * **What's stacked.** timm and torchvision stack the matrices of queries, keys and
 #   values into one tall array, where the values come last. The other two keep three.
 # * **The order of the axes.** The authors use JAX and Flax, Google's libraries. A
@@ -229,14 +229,15 @@ print("checked: the four names hold the same matrix")
 
 
 # %% [markdown]
-# We do, to the last bit. Nearly all the other kernels follow the same rule: the axis
-# of the inputs goes last, and outputs that are split by head are joined again. The biases
-# of queries, keys and values have a row per head, too, and we flatten them. Everything
-# else stays as it is.
+# Yes, to the last bit. Nearly all the other kernels follow the same rule: the axis of the
+# inputs goes last, and outputs that are split by head are joined again. The biases of
+# queries, keys and values have a row per head, too, and we flatten them. Everything else
+# stays as it is.
 #
 # Two kernels are different. The patch embedding has four axes: $p \times q$ pixels, $c$
-# colours and $d$ outputs. And in the kernel called `out`, the *inputs* are split by head. (In
-# the third pattern below, the dots stand for any number of axes.)
+# colours and $d$ outputs. And in the kernel called `out`, the *inputs* are split by head.
+# (In the third pattern below, `d` is the axis of the inputs, and the dots stand for any
+# number of axes after it.)
 
 
 # %%
@@ -348,14 +349,15 @@ assert all(array.is_floating_point() for array in state.values())
 print("checked: if both get timm's tensors, the difference is below 1e-10")
 
 # %% [markdown]
-# Your class agrees with timm to one part in ten million, and even that is only the rounding of
-# the pixels, which both programs prepare in float32. (From the same tensors they agree to
-# $10^{-10}$, as a hidden check shows.) And the network that saw a candle is found out, because
-# timm started from the photographs. Given the same pixels, timm would have said candle, too.
-# (If your logits disagree, here's [how to find the place](#When-the-logits-disagree).)
+# Your class agrees with timm to one part in ten million, and even that is only the rounding
+# of the pixels, which both programs prepare in float32. And the network that saw a candle
+# is found out, because timm started from the photographs. Given the same pixels, timm would
+# have said candle, too. (If your logits disagree, here's [how to find the
+# place](#When-the-logits-disagree).)
 #
-# One caveat: `authors.npz` was written by our own `convert`, in the authors' layout. How your
-# dialect reads [a file that *they* wrote](#The-file-they-published) is in the second reading.
+# One caveat: `authors.npz` was written by this book's own package, in the authors' layout.
+# How your dialect reads [a file that *they* wrote](#The-file-they-published) is in the
+# second reading.
 #
 # ## One forgotten line
 #
@@ -403,11 +405,10 @@ say(broken(images))
 # ## What does a silent mistake cost?
 #
 # Let's go wrong on purpose, in ten ways. *Right*, on this page, is the way timm runs this
-# checkpoint. (The network's makers had habits of their own: the tanh GELU, and photographs
-# squashed to a square with a bilinear filter. So some of the ten aren't blunders, only another
-# library's habits.)
+# checkpoint. (So some of the ten aren't blunders, only another library's habits.)
 #
-# Some are in the settings of the network, some in the way a photograph is prepared:
+# Three of the mistakes are in the settings of the network, and four in the way a photograph
+# is prepared:
 
 # %%
 SETTINGS = {
@@ -425,7 +426,7 @@ PICTURES = {
 
 # %% [markdown]
 # (timm has `crop=0.9`: it scales the short side to 248 pixels and cuts 224×224 out of the
-# middle. `None` cuts nothing off and squashes the whole photograph to 224×224.)
+# middle. With `None`, nothing is cut off, and the whole photograph is squashed to 224×224.)
 #
 # Two are in the arrays. The first exchanges queries and keys. The second reads the table of
 # positions column by column, though it was written line by line.
@@ -446,8 +447,9 @@ def positions_by_column(state):
 
 
 # %% [markdown]
-# And one is a classic: some libraries, like OpenCV, read a photograph with blue first,
-# then green, then red (BGR). The hidden `spoiled` makes any of them, by its name.
+# And one is a classic: some libraries, like OpenCV, read a photograph with blue first, then
+# green, then red (BGR). The hidden function `spoiled` takes the name of a mistake, and
+# gives you a network that makes it.
 
 # %% tags=["hide-input"]
 EDITS = {
@@ -494,9 +496,8 @@ assert min(changes[name] for name in worst) > 5
 print("checked: attention's mistakes are large, epsilon's is tiny")
 
 # %% [markdown]
-# Here are three of the ten. (The change in the first row is rounding: this time the network
-# computes in float32.) One mistake turns everything into nonsense, one spares the cat, and one
-# leaves all three answers alone.
+# Here are three of the ten. One mistake turns everything into nonsense, one spares the cat,
+# and one leaves all three answers alone.
 
 # %% [markdown] tags=["predict"]
 # But three photographs are an anecdote. A recorded run has made the same changes, and a few
@@ -552,24 +553,24 @@ print(f"{record['hardware']}, {record['date']}")
 # column* numbers the pixels within each patch downwards, *short side 256* scales to that
 # instead of 248, and *epsilon 1e-12* is Hugging Face's.
 #
-# **At the top, next to nothing is left.** All four mistakes are in attention, and all four
-# load strictly. With twelve heads, for example, each head compares a query with a key by
-# 16 of their numbers, and the network had learned to do it by 64. (Why q and k [can't be
-# swapped](#The-wrong-way-round) is in the second reading.)
+# **At the top, next to nothing is left.** All four mistakes are in attention. With twelve
+# heads, for example, each head sees only 16 numbers of a query and of a key, where it had
+# learned to use 64. (Why q and k [can't be swapped](#The-wrong-way-round) is in the second
+# reading.)
 #
 # **In the middle, just enough is left to fool you.** With ImageNet's mean and deviation,
-# nearly half of the answers are still right, and with pixels from 0 to 1, the other mistake
-# that everybody makes, nine in ten of those that were. If you don't know what the network
-# should reach, you'll take it for a weak one, and start to fine-tune it.
+# nearly half of the answers are still right. With pixels from 0 to 1, the other mistake
+# that everybody makes, it's nearly three quarters. You'd take it for a weak network, and
+# start to fine-tune it.
 #
 # **Then three rows tie with the original.** The record says more: not one of the thousand
 # answers is different. Even so, they compute another function, as the dots on the right
 # show.
 #
 # **And two rows have *more* right answers.** Scale the short side to 256 instead of 248,
-# and you gain six. Should you? As in [chapter 5](05_mnist.ipynb), count the photographs
-# that only the new network gets right (gained) and only the old one (lost). The gain is
-# gained minus lost, and its standard error is the root of gained plus lost.
+# and six more answers are right. Should you do it, then? As in [chapter 5](05_mnist.ipynb),
+# count the photographs that only the new network gets right (gained), and those that only
+# the old one does (lost).
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -585,10 +586,11 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
     print(f"{WORDS[key]:16}{changed:7}{gained:8}{lost:6}{both:18}{ratio:14.1f}")
 
 # %% [markdown]
-# Both gains are about one standard error, and by our rule from chapter 5, anything
-# below two is no result. Nor is squashing a result: one answer in seven changes, but nearly as
-# many become right as become wrong. So a thousand photographs are enough to notice BGR,
-# but not how you cut out the square.
+# (*Wrong both times* counts answers that changed from one wrong class to another.) Both
+# gains are about one standard error, and by our rule from chapter 5, anything below two is
+# no result. Nor is squashing a result: one answer in seven changes, but nearly as many
+# become right as become wrong. So a thousand photographs are enough to notice BGR, but not
+# how you cut out the square.
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one, and may
 # > prefer the wrong one. First compare *logits* with another program's, and let that
@@ -597,9 +599,9 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
 #
 # ## Who did it?
 #
-# Now you're the detective. The hidden `sabotaged` takes a number and puts one of the ten
-# mistakes into the network, without saying which. Here's case 9, with a rocket on its launch
-# pad. The answer of the healthy network is above, the suspect's below:
+# Now you're the detective. The hidden function `sabotaged` takes a number and puts one of
+# the ten mistakes into the network, without saying which. Here's case 9, with a rocket on
+# its launch pad. The answer of the healthy network is above, the suspect's below:
 
 # %% tags=["hide-input"]
 from random import Random
@@ -626,9 +628,11 @@ pair = [{"rocket": best(each(rocket))[0]} for each in (healthy, suspect)]
 figures.show(*drawings.answers(tensor, *pair))
 
 # %% [markdown] tags=["predict"]
-# It isn't attention, or the answer would be nonsense. But several mistakes could turn an oil
-# rig into a water tower. (ImageNet has no rockets on launch pads.) You may show both networks
-# one more picture, and compare their logits. **Which picture tells you most?**
+# It isn't one of the mistakes in attention: after those, the answer would be nonsense. But
+# several others could turn an oil rig into a water tower. (ImageNet has no rockets on
+# launch pads.) One suspect is the order of the colours. You may show both networks one more
+# picture, and compare their logits. **Which picture tells you for certain whether it's
+# that?**
 #
 # * the rocket, mirrored
 # * the rocket, in grey
@@ -644,9 +648,9 @@ accuse(9, "BGR for RGB")
 # %% [markdown]
 # In grey, the two networks agree to the last digit. A grey pixel has the same number three
 # times, so it doesn't matter which colour comes first, and that's the only one of the ten
-# mistakes that grey can hide. (In the mirror, all ten show. A white picture hides five of them:
-# pixels from 0 to 1, the crop, the filter, the colours, and even the positions.) Here's what
-# the suspect saw, in colour and in grey:
+# mistakes that grey can hide. (In the mirror, all ten show, and a white picture hides five
+# of them, even the positions.) Here's what the suspect saw, in colour and in grey. (The
+# upper answers are the healthy network's, which saw the true colours.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 blue, pale = tensor["rocket"].flip(0), rules(grey[0]) / 2 + 0.5
@@ -681,8 +685,8 @@ for file in ("ViT-Ti/16", *targets.values()):
 # So once you've trained a network on your own photographs, `vitedu convert runs/my-run my-vit
 # --to hf` hands it to people who have never heard of this book.
 #
-# And now look at torchvision's mean. It's from the six numbers at the top of the page: unless
-# you set the rules yourself, as the first cell does, the candle is back.
+# And now look at torchvision's mean. It's from the six numbers at the top of the page:
+# unless you put the right rules into `model.preprocess` yourself, the candle is back.
 #
 # ## What to take with you
 #
@@ -705,7 +709,21 @@ for file in ("ViT-Ti/16", *targets.values()):
 # 5. A downloaded ViT gets half of your photographs right, but its makers promise 80%.
 #    What do you check first?
 #
-# So now you can load anybody's ViT. But it'll insist on 224×224 pixels, because its table
+# <details><summary>Answers</summary>
+#
+# 1. Those two keep queries, keys and values apart: in each block that's six arrays where
+#    the others have two.
+# 2. The square ones: queries, keys and values, before you stack them, and the output.
+# 3. It's the second axis of a query's kernel. The others have joined the heads and the
+#    numbers per head into one axis.
+# 4. The tanh GELU and another epsilon. Compare logits with those of a program that has the
+#    right ones.
+# 5. How photographs are prepared, beginning with mean and deviation.
+#
+# </details>
+#
+# So now you know how to bring another library's ViT into your class, and how to find out
+# whether it has arrived in one piece. But it'll insist on 224×224 pixels, because its table
 # of positions has a row for each of 196 patches and not one more. Your camera has more to
 # offer. Can the same weights read a larger photograph? That's [chapter
 # 10](10_resolution.ipynb).

@@ -109,9 +109,9 @@ print(
 #
 # There's a different way to look at the table. Leave the class token's row aside. Each of
 # the other rows belongs to a place in the 14×14 grid and has 192 numbers. Take only *one*
-# of the numbers, say the one at index 164, and write it into the grid at each place. That
-# gives you a small picture. Here are four of them, each drawn from its lowest value
-# (dark) to its highest (bright):
+# of the numbers, for example the one at index 164, and write it into the grid at each
+# place. That gives you a small picture. Here are four of them, three of the clearest and
+# one odd one, each drawn from its lowest value (dark) to its highest (bright):
 
 # %% tags=["hide-input"]
 pos_embed = vitedu.load("ViT-Ti/16").pos_embed
@@ -136,10 +136,10 @@ print("checked: the four are picked as the text says")
 
 
 # %% [markdown]
-# Nobody told the network that these numbers belong to a grid, and they began as noise. It
-# has learned waves. The first picture changes from top to bottom, the second from left to
-# right, and the third is a chessboard of both. The last one is the least regular of all 192,
-# but as the line below it shows, its values hardly differ.
+# Nobody told the network that these numbers belong to a grid, and they began as noise. In
+# these three it has learned waves. The first picture changes from top to bottom, the second
+# from left to right, and the third is a chessboard of both. The last one is the least
+# regular of all 192, but as the line below it shows, its values hardly differ.
 #
 # Now you can guess where the missing rows come from. To enlarge a photograph of a wave,
 # you'd put values between the values. The table of positions is a picture too, with 192
@@ -179,16 +179,16 @@ print(W @ torch.tensor([2.0, 6.0, 4.0]))
 # %% [markdown]
 # Every row of $W$ adds up to one, and enlarging a line is a product with a matrix. A
 # picture $P$ has lines in two directions. $W$ on its left puts new values between vertical
-# neighbours, and $W^\top$ on its right between horizontal ones. So the larger picture is
-# $W P \, W^\top$.
+# neighbours, and $W^\top$ on its right between horizontal ones. So the larger picture is $W
+# P \, W^\top$. (In code, `W.mT` is $W^\top$.)
 
 # %% [markdown] tags=["predict"]
 # On paper first: we'll enlarge a little hill from 3×3 values to 5×5:
 #
 # $$ P = \begin{pmatrix} 0 & 4 & 0 \\ 4 & 8 & 4 \\ 0 & 4 & 0 \end{pmatrix} $$
 #
-# The second value in the second row of the larger hill falls between four old ones.
-# **What is it?**
+# In the larger hill, the place in the second row and second column falls between four old
+# ones. **What is its value?**
 
 # %%
 P = torch.tensor([[0.0, 4, 0], [4, 8, 4], [0, 4, 0]])
@@ -266,10 +266,10 @@ figures.show(*drawings.numbers(both, waves))
 
 
 # %% [markdown]
-# The waves are the same waves, sampled more often. Only the noise has changed: a mean lies
-# between its neighbours, so sharp specks are blurred. A patch a third of the way down the
-# photograph is still told that it's a third of the way down, in whichever row it is now.
-# The paper asks for that: a position follows from the place in the image.
+# The waves are the same waves, sampled more often. What has changed most is the noise: a
+# mean lies between its neighbours, so sharp specks are blurred. A patch a third of the way
+# down the photograph is still told that it's a third of the way down, in whichever row it
+# is now. The paper asks for that: a position follows from the place in the image.
 #
 # ## Two shortcuts
 #
@@ -313,14 +313,15 @@ model.pos_embed.copy_(pos_embed[:, :101])
 ask(model, "160, first rows")
 
 # %% [markdown]
-# Hopper gets a graduate's cap, twice. The cat survives both times, and it's the trap from
-# [chapter 9](09_weights.ipynb): had you looked only at the cat's first answer, you'd have
-# noticed nothing.
+# Hopper gets a graduate's cap from both shortcuts. The cat survives both times, and it's
+# the trap from [chapter 9](09_weights.ipynb): had you looked only at the cat's first
+# answer, you'd have noticed nothing.
 #
-# So here are the counts on that chapter's 1,000 photographs. *right* counts those whose class
-# comes first, and *five* those with their class among the first five. *lost* is the share of
-# right answers that the shortcut costs, against the resized table at the same size. One row
-# is a third shortcut: the old table filled up with zeros.
+# So here are the counts on that chapter's 1,000 photographs. *right* counts those whose
+# class comes first, and *five* those with their class among the first five. *lost* is the
+# share of the resized table's right answers that the shortcut loses, at the same size. One
+# row is a third shortcut: the old table, with zeros for the rows that are missing at its
+# end.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 record = results.read("resolution")
@@ -367,8 +368,8 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 # %% [markdown] tags=["predict"]
 # At 160 pixels 751 were right. **And at 384?**
 #
-# * fewer than at 160
-# * more than at 160, and fewer than the 813 at 224
+# * about as many as at 160
+# * clearly more than at 160, and fewer than the 813 at 224
 # * more than 813
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -383,14 +384,15 @@ errors = {side: sum(counts) ** 0.5 for side, counts in changes.items()}
 figures.show(*drawings.curve(right, costs, errors, trained=224))
 
 # %% [markdown]
-# The grey band is two standard errors to each side, by the rule of [chapter
-# 5](05_mnist.ipynb): what's inside is a tie. (The upper axis doesn't start at zero.) So
-# from 192 to 288 pixels it's a tie, even for the highest point of the curve, and at 384
-# the network is no better than at 160, for more than seven times the multiplications.
+# The grey band is two standard errors of the difference from 224 to each side (so it has no
+# width there). By the rule of [chapter 5](05_mnist.ipynb), what's inside is a tie. (The
+# upper axis doesn't start at zero.) So from 192 to 288 pixels it's a tie, even for the
+# highest point of the curve, and at 384 the network is no better than at 160, for more than
+# seven times the multiplications.
 #
-# And our rocket? At 288 pixels it's one of the photographs that become right, and [about as many
-# become wrong](#Gained-and-lost). If we had shown you only the rocket, would you have believed
-# us? One photograph proves nothing about sizes.
+# And our rocket? At 288 pixels it gets a better name. But of the 1,000, about as many
+# [become wrong there as become right](#Gained-and-lost). If we had shown you only the
+# rocket, would you have believed us? One photograph proves nothing about sizes.
 #
 # ### Detail and size
 #
@@ -413,17 +415,15 @@ print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 
 # %% [markdown]
 # With more to see, the fall at 384 is half as deep. (The second column is in bfloat16,
-# which moves a few close answers, so compare within a column.) Only half, so something
-# else is at work, too.
+# which moves a few close answers, so compare within a column.) But it's still a fall, by
+# more than three standard errors, so something else may be at work, too.
 #
-# The second reason is the **size of things**. In training, the network saw *crops*: random
-# pieces of a photograph, enlarged to 224 pixels. So it's used to objects that fill much of
-# the picture. When it's tested on the middle of a whole photograph, the same cat is
-# smaller. [Touvron et al. 2019](https://arxiv.org/abs/1906.06423) call this the
-# train–test discrepancy. Make the test picture a little larger, and the cat covers as many
-# patches as in training, which may help. Go on, and the cat is larger than any cat in
-# training: an ear fills the patches that used to hold a head. (We haven't tested this reason,
-# and [the worst losses](#Gained-and-lost) fit it only in part.)
+# The second reason may be the **size of things** ([Touvron et al.
+# 2019](https://arxiv.org/abs/1906.06423)). In training, the network saw random pieces of a
+# photograph, enlarged to 224 pixels, so it's used to objects that fill much of the picture.
+# A slightly larger test picture makes a cat as large as that. Go on, and the cat is larger
+# than any cat in training: an ear fills the patches that used to hold a head. (We haven't
+# tested this. Of [two photographs](#Gained-and-lost), one fits, and the other hardly does.)
 #
 # So resized positions let a network *run* at any size, but they don't make it better by
 # themselves. They're good for two other things.
@@ -431,8 +431,9 @@ print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 # ## Any shape you like
 #
 # Up to now we've cut both sides off the rocket's photograph, because the input was a
-# square. Nothing in `resize_pos_embed` needs one. Keep the height that the network knows,
-# and add columns of patches until the sides fit. (In `image_size`, height comes first.)
+# square. But `resize_pos_embed` doesn't need a square. Keep the height that the network
+# knows, and add columns of patches until the sides fit. (In `image_size`, height comes
+# first.)
 
 # %% tags=["nbval-ignore-output"]
 wide = vitedu.load("ViT-Ti/16", image_size=(224, 336))
@@ -460,12 +461,12 @@ whole = wider.preprocess(strip) / 2 + 0.5
 figures.show(*drawings.cuts([whole], [words]))
 
 # %% [markdown]
-# The square, in the frame, holds half an eye of the cat and little of the cup but its saucer,
-# and neither of its answers is a cat. The strip has three times as many patches as the network
-# was trained on, and yet it finds the cat *and* the cup. We made this picture for the purpose,
-# so it shows what's possible and not how often it helps. But a panorama or a receipt is more
-# like our strip than like ImageNet. (If you try one, [rows and
-# columns](#Rows-and-columns-mixed-up) are easily mixed up.)
+# The square, in the frame, holds half an eye of the cat and little of the cup but its
+# saucer, and neither of its answers is a cat. The strip has three times as many patches as
+# the network was trained on, and yet it finds the cat *and* the cup. We made this picture
+# for the purpose, so it shows what's possible and not how often it helps. (If you try a
+# panorama or a receipt, [rows and columns](#Rows-and-columns-mixed-up) are easily mixed
+# up.)
 #
 # ## And with training?
 #
@@ -483,9 +484,10 @@ model.pos_embed[:, 1:] = 0.02 * torch.randn(1, 576, 192)
 ask(model, "384, new")
 
 # %% [markdown]
-# With a new table, Hopper is a jigsaw puzzle! The pieces are all there, and none of them knows
-# its place. If positions were learned anew, training would begin like that. It begins like the
-# first two lines instead, and only corrects a good guess.
+# With a new table, Hopper is a jigsaw puzzle! The pieces are all there, and none of them
+# knows its place. If positions were learned anew, training would begin like that. It begins
+# like the first two lines instead, and only corrects a good guess: in the runs below,
+# fine-tuning moved the table by less than a thousandth of its length.
 #
 # Then what does a larger size buy?
 
@@ -508,19 +510,19 @@ figures.show(*drawings.practice(cases))
 print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 
 # %% [markdown]
-# Each dot is a seed. Both differences are more than five times the seeds' standard errors,
-# so by [chapter 5](05_mnist.ipynb)'s rule they're results, at least for these 431
-# photographs. Without practice, the network loses twelve of them. With practice it gains
-# twelve, and four in ten of its mistakes are gone. (Both sizes practised for five epochs; at
-# 384 pixels an epoch is nearly four times the work.)
-#
-# And the positions? In the record, training moved the table by less than a thousandth of its
-# length. So it's the other weights that get used to finer patches and larger bottles.
+# Each dot is a seed, and red means without practice. Both differences are more than five
+# times the seeds' standard errors, so by [chapter 5](05_mnist.ipynb)'s rule they're
+# results, at least for these 431 photographs. Without practice, the network loses twelve of
+# them. With practice it gains twelve, and four in ten of its mistakes are gone. (Both were
+# fine-tuned for five epochs, and at 384 pixels an epoch is nearly four times the work.)
+# Since the table of positions hardly moved, it must be mostly the other weights that have
+# got used to finer patches and larger bottles.
 #
 # So **more resolution pays where the photographs have more to show *and* the network has
-# practised at the new size**. (On all of ImageNet it pays as much, on small photographs of
-# ants and bees it doesn't: [what else we know](#Who-gains-from-384-pixels).) Until then, stay
-# near the size that it knows.
+# practised at the new size**. (On all of ImageNet it pays as much. On small photographs of
+# ants and bees it doesn't. [The second reading has the
+# numbers](#Who-gains-from-384-pixels).) Until then, stay near the size that it knows, but
+# choose the shape that your photographs have: `image_size=(240, 320)`, for example.
 #
 # ## What to take with you
 #
@@ -540,6 +542,17 @@ print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 # 4. Why is "take the first rows" wrong for a smaller image, even though every row is a
 #    learned one?
 # 5. At 256 pixels there are more right answers than at 224. Why isn't that a result?
+#
+# <details><summary>Answers</summary>
+#
+# 1. It treats each patch by itself, and a patch keeps its size.
+# 2. It belongs to no place in the image, so it has no neighbours to be mixed with.
+# 3. $1, 3, 3, 1$.
+# 4. The rows are counted line by line. With fewer patches per line, a row no longer belongs
+#    to the place where it was learned.
+# 5. The gain is about one standard error.
+#
+# </details>
 #
 # You've now stretched other people's weights, but they still know only ImageNet's
 # thousand classes. **How do you teach a trained network your own classes?** That's
@@ -691,9 +704,11 @@ for words, (values, seeds) in rows.items():
 # table](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv):
 # our network, fine-tuned on all of ImageNet once at each size.)
 #
-# Waste and ImageNet gain three points each. Their photographs have more to show than the small
-# input can hold, and the network has practised. Ants and bees lack both: their photographs are
-# small, and there are few to practise with. And a probe leaves the network as it is.
+# (The runs on waste at 224 are chapter 11's, repeated on another machine, where one seed
+# differs by one photograph.) Waste and ImageNet gain three points each. Their photographs
+# have more to show than the small input can hold, and the network has practised. Ants and
+# bees lack both: their photographs are small, and there are few to practise with. And a
+# probe leaves the network as it is.
 #
 # ### Other libraries, other tables
 #

@@ -88,8 +88,9 @@ for kind, name in enumerate(KINDS):
 
 # %% [markdown]
 # It sees *things*: a carton, a pill bottle, a packet. Some of these words tell you the
-# material, and many don't: a packet may be anything. There's no *glass* and no *metal*
-# among the thousand, because ImageNet never asked what something is made of.
+# material, and many don't: a packet may be anything. There's no class *glass* and no class
+# *metal* among the thousand, because ImageNet asks what a thing is, and hardly ever what
+# it's made of.
 #
 # That's how it will be with your own photographs: the words you need aren't there. **How
 # do you teach a trained network words of your own, with ten photographs for each?**
@@ -102,8 +103,9 @@ figures.show(*figures.network("head"))
 #
 # The cheapest idea: leave the network alone and cut off its head. What's left turns each
 # photograph into 192 numbers. On those, train a linear classifier, a new head. That's done
-# in a second, once each photograph has gone through the network. We have sixty photographs
-# to learn from, none of which is among the sixty to test on.
+# in a second, once each photograph has gone through the network. (The package's
+# `linear_probe` does it: logistic regression, with a penalty on large weights.) We have
+# sixty photographs to learn from, none of which is among the sixty to test on.
 
 # %% tags=["nbval-ignore-output"]
 known = features(real, waste.train)  # (60, 192), and their labels
@@ -170,8 +172,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 model.head = with_new_head(6).head
 
 # %% [markdown] tags=["predict"]
-# Let's take steps with it, on the same twelve photographs again and again. The first loss
-# is $\ln 6 \approx 1.7918$, as it should be. **What's the third?**
+# Let's take steps with it, on the same twelve photographs again and again. (They're test
+# photographs, but we'll throw this network away.) The first loss is $\ln 6 \approx 1.7918$,
+# as it should be. **What's the third?**
 #
 # * a little less
 # * the same, to the last digit
@@ -318,11 +321,11 @@ print("check: six steps give the weights of the package's own step")
 # %% [markdown]
 # ## Sixty photographs, never the same twice
 #
-# Show a network the same sixty photographs again and again, and it learns them by heart.
-# To make that harder, it never sees quite the same picture twice. Each time, we cut out a
-# random box of at least three tenths of the area, enlarge it to 224 pixels, and toss a
-# coin whether to mirror it. Here are two photographs with the boxes of three epochs, and
-# what they cut out (an M says that it was mirrored):
+# Show a network the same sixty photographs again and again, and it learns them by heart. To
+# make that harder, we never show it quite the same picture twice. Each time, we cut out a
+# random box of at least three tenths of the area, enlarge it to 224 pixels, and toss a coin
+# whether to mirror it. Here are two photographs with the boxes of three epochs, and what
+# they cut out (an M says that it was mirrored):
 
 # %% tags=["hide-input"]
 from vitedu.data.augment.augment import BOX, GEOMETRY
@@ -355,8 +358,9 @@ figures.show(
 )
 
 # %% [markdown]
-# A mirrored bottle is still a bottle. (Chapter 5 couldn't do that, since a mirrored 3
-# isn't a 3.) In code it's one more argument, and `views.batches` cuts anew in every epoch:
+# A mirrored bottle is still a bottle. (Chapter 5 couldn't do that, since a mirrored 3 isn't
+# a 3.) In code it's one more argument. Ask `views`, below, for its batches, and it cuts
+# anew in every epoch:
 
 # %%
 views = ImageSource(
@@ -392,7 +396,7 @@ def finetune(model, views, epochs, lr, batch_size=12):
 
 
 # %% [markdown]
-# Everything's ready. It takes a minute or two.
+# Everything's ready. It takes a few minutes.
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
@@ -414,10 +418,11 @@ figures.show(*transfer.run(losses, lengths))
 # loss is nearly zero: the network knows its own sixty by heart. (The first loss is $\ln 6$,
 # and so is the second, because a warm-up begins with a rate of 0.) And look at the lengths.
 # The leash isn't for a rare odd batch here: it shortens most of the steps, and the first
-# ones to less than a tenth. There it's the new head that pulls so hard, since nothing else
-# has much of a gradient yet.
+# ones to less than a tenth. In those it's the new head that pulls so hard, since nothing
+# else has much of a gradient yet.
 #
-# Where does the network still go wrong, and did the frozen one go wrong there, too?
+# Where does the network still go wrong? And did the untouched one (call it *frozen*) go
+# wrong there, too?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -441,11 +446,13 @@ figures.show(*transfer.answers(pixels[wrong], titles, said))
 # Head of zeros, momentum, a rate of 0.01: was any of that worth the trouble? Sixty test
 # photographs can't tell: one of them is worth 1.7 points. TrashNet's authors have set aside
 # 431 to test on and 328 to choose settings by. So we trained on the same sixty as you, with
-# three seeds, each optimizer at the best of several rates.
+# three seeds: each optimizer at the best of several rates, and the random head at the rate
+# of the zeros.
 
 # %% [markdown] tags=["predict"]
-# The runs to compare: yours; the same with a random head; AdamW in place of momentum; and
-# the linear classifier on frozen features. **Which choice matters most?**
+# The runs to compare: yours (all weights, momentum, a head of zeros); the same with a
+# random head; the same with AdamW in place of momentum; and the linear classifier on frozen
+# features. **Which choice matters most?**
 #
 # * momentum or AdamW
 # * all weights or frozen features
@@ -464,10 +471,11 @@ print(f"{'frozen features':30}{own.mean():12.1f}%", end="")
 print(f"{frozen['small_probe/431']['value']:22.1f}%")
 
 # %% [markdown]
-# Every network names all sixty photographs that it was trained on, so those tell you nothing.
-# On new ones it's the zeros! At the same rate, a head of random values costs eight points,
-# with each of the three seeds. AdamW, at the best rate we found for it, loses six. Why do
-# the zeros matter so much? Let's watch the first epoch of both, five of your own steps:
+# Every network gets all sixty photographs right that it was trained on, so those tell you
+# nothing. On new ones it's the zeros, at least at this rate, the only one that we tried for
+# both heads: random values cost eight points. AdamW, at the best rate we found for it,
+# loses six. Why might the zeros matter so much? Let's watch the first epoch of both, five
+# of your own steps:
 
 # %% tags=["hide-input"]
 from itertools import islice
@@ -504,14 +512,16 @@ for name, model in {"zeros": with_new_head(6), "random": random}.items():
 # %% [markdown]
 # The loss can be lowered in two ways: by changing the head, or by changing everything below
 # to suit it. With zeros the head goes first, and the blocks have hardly moved. With random
-# values they move at once, to please a head that means nothing yet. (At a smaller rate that
-# may cost less. We didn't try.)
+# values they move at once, to please a head that means nothing yet. We think that's the
+# reason, but these numbers alone don't prove it. (And at a smaller rate it may cost less.)
 #
-# And then there's the last row. A linear classifier on the untouched network is level with the
-# best of them. Ten photographs of each kind can't teach it much that's new. They mostly show
-# it which of the things it already sees you care about.
+# And then there's the last row. A linear classifier on the untouched network is level with
+# the best of them. Ten photographs of each kind can't teach it much that's new. The network
+# already sees many things, and the sixty mostly show it which of them you care about.
 #
-# So when does it pay to train all the weights? Let's give it more to learn from: TrashNet's
+# ## When does it pay?
+#
+# So when is it worth training all the weights? Let's give it more to learn from: TrashNet's
 # own 1,768 photographs, nearly thirty times as many, for five epochs. The step is the one
 # you've written, recorded with three seeds. Each cross is a mistake:
 
@@ -544,12 +554,15 @@ print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 # what's left is about one photograph in fifteen. TrashNet's authors trained a network from
 # random weights and report around 75%, on a split of the same sizes ([their
 # repository](https://github.com/garythung/trashnet)): it had to learn to see from waste
-# alone. Yours could see already, and five epochs showed it what to look for. With 384 pixels
-# it gets to 96% ([chapter 10](10_resolution.ipynb#And-with-training?)). Is some of that
-# recognising the same bottle twice? The [second reading](#The-same-bottle-twice) checks.
+# alone. Yours could see already, and five epochs showed it what to look for. With 384
+# pixels it gets to 96% ([chapter 10](10_resolution.ipynb#And-with-training?)). Some of that
+# may be recognising the same bottle twice: by our count, about a quarter of the test
+# photographs show an object that's among the training photographs, too ([second
+# reading](#The-same-bottle-twice)).
 #
 # So begin with frozen features: they cost you seconds, and tell you what training has to
-# beat. Then, if you have hundreds of photographs, train it all.
+# beat. Then, if you have many hundreds of photographs, try training it all. (We've measured
+# two cases, 60 and 1,768, and nothing in between.)
 #
 # ## Your own things
 #
@@ -604,9 +617,10 @@ with torch.no_grad():
     said = mine(x_test[TWELVE].cpu()).argmax(dim=1)
 
 # %% [markdown]
-# Now for the twelve photographs at the top of this page. None of our networks has been
-# trained on them. Beside the one that you've just trained on ten of each, we ask a linear
-# classifier on frozen features that has seen all 1,768. Fetch your answers!
+# Now for the twelve photographs at the top of this page. Neither of the two that we'll ask
+# has been trained on them. The first is the one that you've just trained on ten of each.
+# The second has learned from all 1,768: a linear classifier on frozen features, whose
+# answers are on record. Fetch your answers!
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 sixty = torch.tensor(frozen["sixty/224"]["answers"])
@@ -623,19 +637,20 @@ for name, many in right.items():
 print("you      ?")
 
 # %% [markdown]
-# Two out of three is what you can expect from ten photographs of each, and more photographs
-# do better. (All twelve is luck. Of all sixty, that classifier gets 82%.)
+# Of all sixty, the first gets two out of three, and the second 82%, so twelve of twelve is
+# luck.
 #
 # Look at no. 9. Would you have called it paper? TrashNet's authors did, so the classifier
 # that has seen 1,768 of their labels does, too. It has learned what *they* call things.
-# Yours will learn what you call them. An hour ago, this network had no word for any
-# material at all.
+# Yours will learn what you call them. An hour ago, this network had none of these six
+# words.
 #
 # ## What to take with you
 #
 # 1. A trained network knows more than its words. A linear head on frozen features finds
 #    out in seconds; that's the number to beat.
-# 2. Start the new head from zeros: at the same rate, random values cost eight points.
+# 2. Start the new head from zeros: in our runs, at the same rate, random values cost eight
+#    points.
 # 3. Replace the head, then make the optimizer. A head that never learns raises no error, but
 #    the first three losses tell you.
 #
@@ -657,7 +672,8 @@ print("you      ?")
 # 3. It adds up those that agree, up to ten times, and lets the others cancel.
 # 4. First the new head, then the optimizer. Otherwise the loss of a head of zeros doesn't move
 #    at all.
-# 5. Every network we trained names all of them, and they differ by eight points on others.
+# 5. Every network we trained gets all of them right, and they differ by eight points on
+#    others.
 #
 # </details>
 #

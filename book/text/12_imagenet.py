@@ -129,8 +129,8 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # nothing.
 #
 # B and C end alike, and yet only C is healthy. B climbs to about 2.2 twice, but would you
-# have stopped a run for that? It could be bad luck. What gives B away is its batches. Here
-# are the labels of the first one in each run:
+# have stopped a run for that? What gives B away is its batches. Here are the labels of the
+# first one in each run:
 
 # %%
 # the same photographs, and only one source shuffles them
@@ -145,7 +145,7 @@ for name, source in {"B": in_order, "C": shuffled}.items():
 #
 # We haven't run all of ImageNet ourselves. This chapter measures what it can, computes the
 # rest, and says which is which. (And look at the shapes of these curves, not at the step
-# numbers: a real run warms up for 500 steps.)
+# numbers.)
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("head"))
@@ -154,10 +154,9 @@ figures.show(*figures.network("head"))
 # ## 1.28 million photographs
 #
 # ImageNet ([Russakovsky et al. 2015](https://arxiv.org/abs/1409.0575)) has 1,281,167
-# photographs to learn from, in a thousand classes, and 50,000 to test on. The training
-# part is one tar file of 148 GB, which [you get](#Where-ImageNet-hides) for research and
-# teaching, if you register. Looking at each for a second would take you two weeks, day
-# and night.
+# photographs to learn from, in a thousand classes, and 50,000 to test on. The training part
+# is one tar file of 148 GB, which [you get](#Where-ImageNet-hides) for research and
+# teaching, if you register.
 
 # %% [markdown] tags=["predict"]
 # Unpack that file, and you have more than a million small ones. In each epoch you want
@@ -201,11 +200,10 @@ shell("vitedu prepare waste packed shard_size=20")
 # estimate. And `prepare` *mixes the classes*. If you packed folder by folder and read from
 # front to back, you'd make B's mistake.
 #
-# ## Whose weights, which rate
+# ## Which weights, and which rate?
 #
-# Nobody starts such a run from random weights. You take a ViT-B/16 that has seen
-# ImageNet-21k, fourteen million photographs in 21,843 classes. But several networks go by
-# that name, and they aren't equally good:
+# Such a run begins with a ViT-B/16 that has seen ImageNet-21k, fourteen million photographs
+# in 21,843 classes. But several networks go by that name, and they aren't equally good:
 #
 # | weights, from ImageNet-21k | fine-tuned on ImageNet at 384 pixels |
 # |---|---|
@@ -213,10 +211,10 @@ shell("vitedu prepare waste packed shard_size=20")
 # | *AugReg*'s, a year later ([Steiner et al. 2022](https://arxiv.org/abs/2106.10270), Table 3) | 85.49% |
 # | AugReg's, the file that timm offers ([its own list](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)) | 86.0% |
 #
-# AugReg is the same network, trained for longer, on pictures that are changed more
-# ([chapter 6](06_recipe.ipynb)). Its authors trained thousands of them, and timm, the library
-# from [chapter 4](04_vit.ipynb), offers another than the one in their table. So if you read
-# "ViT-B/16", ask which one. Our recipe tells you:
+# AugReg is the same network, trained for longer, and with stronger augmentation ([chapter
+# 6](06_recipe.ipynb)). Its authors trained thousands of them, and timm offers a different
+# one from that in their table. So if you read "ViT-B/16", ask which one. Our recipe tells
+# you:
 
 # %%
 config = recipe("imagenet-b16-384", "gpu")
@@ -227,10 +225,10 @@ print(f"{config.steps * config.batch_size / photographs:.1f} epochs")
 # %% [markdown]
 # Steps and batch are from the paper's Table 4, and the step is the one that you wrote in
 # [chapter 11](11_transfer.ipynb). Only the rate is left open. The authors try four, from
-# 0.003 to 0.06, on 1% of the training photographs, keep the best, and train again on
-# everything. *So plan for five runs.* If you can afford only one, don't take our recipe's
-# 0.03, which is a guess. Take 0.01: the weights behind timm's 86.0% had 20,000 steps at
-# that rate. It says so in the name of their file.
+# 0.003 to 0.06, keep the one that does best on 1% of the training photographs, which they
+# hold out, and train again on everything. *So plan for five runs.* If you can afford only
+# one, don't take our recipe's 0.03, which is a guess. Take 0.01: the weights behind timm's
+# 86.0% had 20,000 steps at that rate, as their file's name says.
 #
 # ## Will it fit?
 #
@@ -250,7 +248,7 @@ figures.show(*imagenet.kept())
 # | bytes for each number of a token, in each block | 36 |
 # | numbers in a token, blocks | 768, 12 |
 # | tokens of a photograph at 384 pixels | 577 |
-# | all the weights, with their gradients and velocities | 1.2 GB |
+# | all the weights, with gradients, velocities and a copy in half the size | 1.2 GB |
 #
 # **How many photographs fit into 16 GB at once?**
 
@@ -262,7 +260,7 @@ print(f"{per_photograph / 1e6:.0f} MB per photograph")
 print(f"{(16e9 - of_weights) / per_photograph:.0f} photographs")
 
 # %% [markdown]
-# Does the pencil agree with what a card measured?
+# Does that agree with what a card measured? (The next cell counts the small things, too.)
 
 # %% tags=["nbval-check-output", "hide-cell"]
 b16 = vitedu.vit_config("ViT-B/16", image_size=384)
@@ -298,17 +296,19 @@ print(f"{steps['hardware']}, {steps['date']}")
 print(steps["command"])
 
 # %% [markdown]
-# It does. The paper's batch of 512 is too much for that card, but it needn't fit. Cut it
-# into slices (*micro-batches*), add up their gradients, and step once ([chapter
-# 8](08_scale.ipynb)). Apart from rounding, the result is the same. On a card of 16 GB we'll
-# take slices of 32, because other things want memory, too.
+# The computed and the measured number agree. (With your pencil, and AdamW's 18 bytes per
+# weight, you'd get 18.3 GB.) The paper's batch of 512 is too much for that card, but it
+# needn't fit. Cut it into slices (*micro-batches*), add up their gradients, and step once
+# ([chapter 8](08_scale.ipynb)). Apart from rounding, the result is the same. On a card of
+# 16 GB we'll take slices of 32, because other things want memory, too.
 #
 # ## How many hours?
 #
 # The same record has the network's speed. The H100 ran it at a quarter of what its data
 # sheet promises, and at a third when compiled. *From here on we predict:* suppose that
-# every card manages as much. The slower end is without compiling, the faster one with. And
-# the last column says how many cores must read photographs, to keep up.
+# every card manages the same share of its own data sheet, a quarter (the slower end) or,
+# when compiled, a third (the faster end). The last column says how many cores have to read
+# photographs so that the card never waits.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 work = budget.training_flops(b16)
@@ -343,7 +343,7 @@ for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
 #
 # Back to Friday evening. Let's provoke three more disasters that happen to people:
 #
-# * a zero gets lost in the rate, and nobody clips the gradient;
+# * a zero gets lost, so that the rate is 0.1 and not 0.01, and nobody clips the gradient;
 # * four processes should each take their own quarter of the batch, but all four take the
 #   same one, so you pay four times for one gradient;
 # * colours go from 0 to 1, and the network has learned with −1 to 1.
@@ -388,10 +388,11 @@ for name, losses in curves.items():
 print("checked: first losses are ln 6, but for the random head")
 
 # %% [markdown] tags=["predict"]
-# Without the zero and the clipping, the loss explodes. With the same photographs on all
-# four, it shakes wildly, because a quarter of our batch is two photographs; in a real run it
-# would shake far less. With the wrong colours it just falls. You only see that it could be
-# lower because C is printed beside it, and on Friday evening you have one curve.
+# With a rate of 0.1 and no clipping, the loss explodes. With the same photographs on all
+# four, it shakes wildly, because a quarter of our batch is two photographs. (That it ends
+# lowest says no more than that these two were easy.) In a real run it would shake far less.
+# With the wrong colours it just falls. You only see that it could be lower because C is
+# printed beside it (one run of each), and on Friday evening you have one curve.
 #
 # **What would have told you, before the run, that the colours are wrong?**
 #
@@ -417,7 +418,7 @@ print(finished["command"])
 # So before your run, take weights with a published accuracy, such as timm's ViT-B/16 for
 # ImageNet, and measure them on ImageNet's test photographs, *with the very code that will
 # feed your run*. If you don't get the published number, don't start. (Ours, 813, is good
-# only for comparing: this network may have learned from some of the thousand.)
+# only for comparing.)
 #
 # Keep this list beside the keyboard. $K$ is the number of classes; for ImageNet, $\ln K
 # \approx 6.91$.
@@ -436,7 +437,7 @@ print(finished["command"])
 #
 # You could start tonight. First comes a *dry run*: it opens your data, takes a few steps,
 # throws them away, and tells you what it found. We rehearse with ViT-Ti/16 at 64 pixels and
-# the packed waste:
+# the packed waste. (`small`, in a hidden cell, holds the settings for that.)
 
 # %% tags=["hide-input"]
 run = "vitedu train imagenet-b16-384 data=packed "
@@ -451,7 +452,7 @@ small += "preprocess.interpolation=bicubic preprocess.crop=0.9"
 shell(run + small + " --dry-run", after="taking")
 
 # %% [markdown]
-# Enough memory, every picture readable, no surprises. Now the run:
+# Enough memory, no surprises. Now the run:
 
 # %% tags=["nbval-ignore-output"]
 shell(run + small + " --out tonight", after="step")
@@ -463,13 +464,14 @@ figures.show(*imagenet.rehearsal(losses, math.log(6)))
 
 # %% [markdown]
 # It begins on the line, so the head is right. Half-way through the warm-up it's falling, so
-# the labels are right, and the optimizer knows the head. When the warm-up ends, it's far
-# below the line, so the rate isn't too high. (And its test accuracy? At 64 pixels, a
-# photograph is only sixteen patches. With 224, chapter 11 got two thirds right.)
+# the labels seem to be right, and the optimizer knows the head. When the warm-up ends, it's
+# far below the line, so the rate isn't too high. These looks catch the last four mistakes
+# of the list; the first three need their tests before the start. (As for its test accuracy:
+# at 64 pixels, a photograph is only sixteen patches.)
 #
-# In the real run, these are the steps 1, 250 and 500. By our prediction, step 500 comes
-# after a quarter of an hour on an A100, and after more than an hour on a T4. Stay that
-# long. And here it is: first the packing, then the run, on a T4 or on eight large cards.
+# In the real run, the three marks are at steps 1, 250 and 500. By our prediction, step 500
+# comes after a quarter of an hour on an A100, and after more than an hour on a T4. Stay
+# that long. Here it is: first the packing, then the run, on a T4 or on eight large cards.
 #
 # ```sh
 # vitedu prepare imagenet packed short_side=448
@@ -483,9 +485,9 @@ figures.show(*imagenet.rehearsal(losses, math.log(6)))
 # ## Monday
 #
 # Your run has ended, at 86% if it went as well as timm's. But 86% of what? ImageNet has one
-# label per photograph, even if the photograph shows two things. Take the five photographs
-# of this book. The answers below are ViT-Ti/16's own. The labels are what somebody in a hurry
-# might have clicked. (We made them up, and the classes that are right.)
+# label per photograph, even if the photograph shows two things. Take five of this book's
+# photographs. The answers below are ViT-Ti/16's own. The labels are what somebody in a
+# hurry might have clicked. (We made them up, and the classes that are right.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 model = vitedu.load("ViT-Ti/16")
@@ -511,7 +513,7 @@ for (name, (label, many)), answer in zip(LABELS.items(), said, strict=True):
 # "Espresso" is wrong by the label, but it isn't a mistake. So [Beyer et al.
 # 2020](https://arxiv.org/abs/2006.07159) had people look at ImageNet's test photographs
 # again. Their *reassessed labels*, ReaL for short, are a *set* of right classes for each
-# photograph. An answer counts as right if it's in the set. If the set is empty, as for our
+# photograph, and an answer is right if it's in the set. If the set is empty, as for our
 # rocket, the photograph doesn't count at all.
 #
 # **One label says 20% right. What's the ReaL accuracy, in percent?**
@@ -544,13 +546,16 @@ assert abs(100 * real_accuracy(many, sets) - theirs.accuracy) < 1e-9
 print("checked: the same as vitedu.evaluate.real_accuracy")
 
 # %% [markdown]
-# Three of four, by the same answers. `vitedu evaluate RUN imagenet/val --real real.json`
-# does this for your run, and there are [stricter tests](#Stricter-tests), too. But all of
-# them ask which of a thousand words fits. Your own question may be another one.
+# Three of four, by the same answers. On the real test photographs the step is smaller: the
+# paper's largest network goes from 88.55% to 90.72%.
+#
+# `vitedu evaluate RUN imagenet/val --real real.json` does this for your run. But even
+# [stricter tests](#Stricter-tests) ask which of a thousand words fits. Your own question
+# may be another one.
 #
 # ## Six other questions
 #
-# That's why the paper also takes VTAB's exam ([Zhai et al.
+# So the paper also takes VTAB's exam ([Zhai et al.
 # 2019](https://arxiv.org/abs/1910.04867)): [nineteen tasks](#All-nineteen-tasks), with a
 # thousand labelled images each. Some ask what is in a photograph. Others ask how many
 # things there are, how far away, at what angle. We made a small exam of six. Three tasks
@@ -574,8 +579,8 @@ figures.show(
 )
 
 # %% [markdown] tags=["predict"]
-# Three students take the exam. The first sees nothing but 16 × 16 pixels, and the second
-# the frozen features of ViT-Ti/16, a network that has seen fourteen million photographs.
+# Three students take the exam. The first sees nothing but 16 × 16 pixels. The second sees
+# the frozen features of ViT-Ti/16, and that network has seen fourteen million photographs.
 # Both learn a linear classifier. The third may change all the weights. (That's expensive,
 # so it takes the last task only, at half the size.)
 #
@@ -593,21 +598,21 @@ figures.show(*imagenet.tasks(six["metrics"]))
 # %% [markdown]
 # MNIST, and there they do nothing for you: 87% against the pixels' 88, which is no
 # difference by [chapter 5](05_mnist.ipynb)'s rule. (The dots are three draws of the
-# thousand images.) White strokes on black look like nothing that the network was trained
-# for. On photographs the features win by thirty points or more, and that's what you load
-# trained weights for.
+# thousand images, and the black lines mark always giving the most frequent answer.) White
+# strokes on black may look too little like what the network was trained on. On photographs
+# the features win by thirty points or more, and that's what you load trained weights for.
 #
 # Now the drawings. "Which form?" asks *what* it is, and the features get 95%, from drawings
 # such as the network never saw. Bare pixels can only guess. "How many?" is harder. And then
-# look at the last task. Always saying "middle" would get you to the black mark, because
-# nearly half of the forms are there. *Neither pixels nor features beat it.* From the class
-# token, a linear classifier can read *what* is in the picture, but not *where*. (The
-# patches' tokens do know: [chapter 20](20_beyond.ipynb).)
+# look at the last task. Always saying "middle" would get you to the black line, because
+# nearly half of the forms are there. *Neither pixels nor features beat it:* both
+# classifiers have learned to say "middle". From the class token, ours could read *what* is
+# in the picture, but not *where*. (The patches' tokens do know: [chapter
+# 20](20_beyond.ipynb).)
 #
 # The third student gets four in five, from the same thousand drawings. So the network *can*
-# say where, once somebody asks it to, and all its weights may move. In the paper's Figure
-# 2, too, such tasks are the hard ones: its largest ViT gets 65% there, and 87% on
-# photographs.
+# say where, once somebody asks it to, and all its weights may move. In the paper, too,
+# [such tasks are the hard ones](#All-nineteen-tasks).
 #
 # That's your weekend. You knew what the run needs before it began, and after its first hour
 # you knew that it was healthy. On Monday you know what its number means, and what it
@@ -619,8 +624,8 @@ figures.show(*imagenet.tasks(six["metrics"]))
 #    bytes, gigabytes and hours can all be computed before you start.
 # 2. The worst mistakes raise no error. Some show early in the loss, if you know what to
 #    look for. The others need a test of their own.
-# 3. One accuracy answers one question. A network that's excellent at *what* may know
-#    nothing about *where*, until you ask it to learn that.
+# 3. One accuracy answers one question. Frozen features that are excellent at *what* may be
+#    no help with *where*, until you let the network learn that.
 #
 # **Five questions**
 #
@@ -633,13 +638,13 @@ figures.show(*imagenet.tasks(six["metrics"]))
 # <details><summary>Answers</summary>
 #
 # 1. The disk moves its head for every file, in a random order. A shard is read in one go.
-# 2. The paper's own and AugReg's. (timm has others of AugReg's, too.)
+# 2. The paper's own and AugReg's.
 # 3. Norms keep 4 bytes for each number, twice. Attention keeps five numbers and the MLP
-#    nine, at 2 bytes. (Attention's scores aren't kept: chapter 7's fused kernel.)
+#    nine, at 2 bytes.
 # 4. Sorted by class, the same photographs in every process, and colours in another range:
 #    their losses fall, and you can't know how fast they should.
 # 5. One can only reweight what the class token holds already. The other may change the
-#    network, so that it holds the place, too.
+#    network.
 #
 # </details>
 #

@@ -11,10 +11,9 @@ import vitedu
 # anything is. So let's ask it for something it has never done: to draw a line around what
 # it sees.
 #
-# We take forty drawn pictures of shapes, and for each a *mask*: a map of the pixels that belong
-# to the shape. It hides nothing, unlike the masks of [chapter 19](19_unlabelled.ipynb). The
-# network stays frozen, as in [chapter 13](13_few_shot.ipynb), and on its tokens we put a single
-# matrix, found by a formula:
+# We take forty drawn pictures of shapes, and for each a *mask*: a map of the pixels that
+# belong to the shape. (Unlike [chapter 19](19_unlabelled.ipynb)'s, it hides nothing.) The
+# network stays frozen, and on its tokens we put a single matrix, found by a formula:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os

@@ -194,5 +194,6 @@ class Visit:
         """By day at a desk and by night on a phone."""
         for scheme, size in (("light", DESKTOP), ("dark", PHONE)):
             self.look(scheme, size)
-            assert self.findings() == []
+            found = self.findings()
+            assert found == [], found
             assert self.overhang() <= 0

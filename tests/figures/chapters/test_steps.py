@@ -29,7 +29,7 @@ DRAWINGS = {
     ),
     "few_shot.recipe": (
         (4, 4),
-        "weights = inverse @ (x.mT @ targets)",
+        "weights = solve(square, x.mT @ targets)",
         "of 100",
     ),
     "resnets.stem": ((4, 2), "maps = self.backbone(images)", "196 patches"),
@@ -114,7 +114,7 @@ def test_nothing_of_the_equations_leaves_its_box():
 
 
 def test_both_units_have_three_convolutions_and_three_norms():
-    figure, alt = resnets.units()
+    figure, alt = resnets.units("v1", "v2")
     (axes,) = figure.axes
     written = words(axes)
     for name in (resnets.NARROW, resnets.LOOK, resnets.WIDEN, "+"):

@@ -298,7 +298,7 @@ def header(file: File) -> "Image":
     if isinstance(file, str | PathLike):
         source = file if isinstance(file, Path) else user_path(file)
         if not (os.path.isfile(source) and os.access(source, os.R_OK)):
-            _check_file(source)
+            _check_file(source)  # raises what is wrong with it
     elif isinstance(file, bytes):
         source = io.BytesIO(file)
     elif isinstance(file, io.TextIOBase):

@@ -187,7 +187,7 @@ def test_a_mistake_in_the_console_gets_a_sentence(bare):
         "{ depth: 9 }": "depth is one of 1, 2, 3, 4, not 9",
         "{ seed: -1 }": "seed is a whole number from 0 on, not -1",
         "{ blocks: 2 }": 'no setting "blocks"; there are task, patch, width, '
-        "depth, heads, positions, loud, shuffled, rate, steps, seed",
+        "depth, heads, positions, positionStd, shuffled, rate, steps, seed",
         "{ seconds: 0 }": "seconds is a number above 0, not 0",
     }.items():
         assert words == opened.page.evaluate(

@@ -300,6 +300,7 @@ def take_any_size(model: nn.Module) -> None:
     `set_input_size`. Weights, `config`, `preprocess` and files stay.
 
     UserError: the positions are in the blocks (Table 8's other places).
+    Source: timm's `dynamic_img_size=True`.
     """
     position = getattr(model.config, "position", None)
     if getattr(position, "at", "stem") != "stem":

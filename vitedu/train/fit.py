@@ -361,14 +361,13 @@ class Loop:
         state, config = self.state, self.config
         seed = step_seed(config.seed, state.step, self.processes.rank)
         torch.manual_seed(seed)
-        if config.mixup or config.cutmix:
-            batch = mix(
-                *batch,
-                config.model.num_classes,
-                mixup=config.mixup,
-                cutmix=config.cutmix,
-                seed=seed,
-            )
+        batch = mix(
+            *batch,
+            config.model.num_classes,
+            mixup=config.mixup,
+            cutmix=config.cutmix,
+            seed=seed,
+        )
         if not state.model.training:  # a callback looked at its answers
             state.model.train()
         result = train_step(state, batch, self.processes, state.num_images)

@@ -17,7 +17,7 @@
     left: "is the first left of the second?",
     "left-above": "left, learned above, asked below" };
   const NEW = ["task", "patch", "width", "depth", "heads", "positions",
-    "loud", "shuffled", "seed"]; // settings of which each change begins anew
+    "positionStd", "shuffled", "seed"]; // a change of these begins anew
   const whole = (x) => x.toLocaleString("en");
 
   /** What a link says after "#learn=", as settings, and what was wrong. */
@@ -205,7 +205,7 @@
 
     const NAMES = { task: "Learn", rate: "Learning rate", steps: "Steps",
       patch: "Patch size", width: "Width", depth: "Blocks", heads: "Heads",
-      loud: "Positions begin at", seed: "Seed" };
+      positionStd: "Positions begin at", seed: "Seed" };
     const SWITCHES = { positions: "positions", shuffled: "shuffled labels" };
     function control(name) {
       if (name in SWITCHES) {

@@ -15,7 +15,7 @@
     depth: [2, 1, 3, 4],
     heads: [2, 1, 4],
     positions: [true, false],
-    loud: [0.02, 0.5], // positions begin so large: chapter 16
+    positionStd: [0.02, 0.5], // of their first values: chapter 16
     shuffled: [false, true],
     rate: [0.01, 0.0001, 0.0003, 0.001, 0.003, 0.03, 0.1],
     steps: [3000, 300, 1000, 6000, 12000],

@@ -101,12 +101,12 @@ vitedu.tasks = function tasks() {
 
   // side: in pixels; patches: sizes, the usual one first; held: how those are
   // drawn that it doesn't learn from, if otherwise; answers: of each picture;
-  // usual: settings that take about a minute
+  // usual: settings that take about half a minute
   const usual = { width: 32, rate: 0.003, steps: 1000 };
   const two = { channels: 1, answers: 1, usual };
   const sizes = { side: 16, patches: [4, 2, 8], names: ["different", "same"] };
   const halves = { side: 24, patches: [4, 2, 8], names: ["right", "left"],
-    usual: { ...usual, loud: 0.5, steps: 500 } };
+    usual: { ...usual, positionStd: 0.5, steps: 500 } };
   return {
     same: { ...two, ...sizes, draw: same(true) },
     "same-off": { ...two, ...sizes, draw: same(false) },

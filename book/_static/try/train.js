@@ -7,9 +7,10 @@
 "use strict";
 
 /** A new network. Settings: patch, width, depth, heads, positions (whether it
-    has any), loud (how large these begin, the paper's 0.02), and batch, the
-    most images at a time. `sizes`: the side of a picture and its channels, classes, and answers: one, by the class token, or
-    one from each patch. `random` gives numbers from 0 to 1, and `kind` is
+    has any), positionStd (the deviation of these at the start, the paper's
+    0.02), and batch, the most images at a time. `sizes`: the side of a picture
+    and its channels, classes, and answers: one, by the class token, or one
+    from each patch. `random` gives numbers from 0 to 1, and `kind` is
     kernels.js's. */
 vitedu.trainable = function trainable(kernels, settings, sizes, random, kind) {
   const { side, channels, classes, answers } = sizes;
@@ -97,7 +98,7 @@ vitedu.trainable = function trainable(kernels, settings, sizes, random, kind) {
     for (const name in shapes) {
       const [m, c] = shapes[name];
       if (name === "pos_embed" && settings.positions) {
-        fill(name, () => normal(settings.loud ?? 0.02));
+        fill(name, () => normal(settings.positionStd ?? 0.02));
       } else if (name.startsWith("patch_embed") && c) {
         const std = 1 / Math.sqrt(numbers) / 0.87962566103423978;
         fill(name, () => { // cut at two deviations

@@ -21,6 +21,18 @@ def test_a_rehearsal_marks_where_to_look():
     assert "the warm-up ends, at 20: 1.50. It ends at 0.40" in alt
 
 
+def test_epochs_are_smoothed_and_the_first_one_is_told():
+    _, alt = imagenet.epochs([7.0] * 10 + [5.0] * 10 + [2.0] * 10, 6.9, 10)
+    assert "after 10 steps, it's 7.00; after the second 5.00, and at" in alt
+
+
+def test_mistakes_are_split_by_the_second_look():
+    figure, alt = imagenet.second_look({"right": 3, "none": 2, "wrong": 5}, 40)
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert widths == pytest.approx([0.75, 0.25, 0.3, 0.2, 0.5])
+    assert "30 are right by the one label and 10 wrong" in alt
+
+
 def test_bytes_of_a_block_are_laid_end_to_end():
     figure, alt = imagenet.kept()
     bars = figure.axes[0].patches

@@ -5,16 +5,15 @@
 `imagenet-val-1300` of $VITEDU_DATA holds 1,300 photographs of ImageNet's
 validation set under their own names, squeezed to 227 x 227 pixels, as they are
 in VeriSilicon/acuity-dataset on GitHub, `labels.csv` (filename, class_index)
-and ReaL's `real.json` (google-research/reassessed-imagenet). ViT-Ti/16 answers
-with its own preprocessing and with colours from 0 to 1; counted are the answers
-that agree with the one label, and those that are among ReaL's. The labels and
+and ReaL's `real.json` (google-research/reassessed-imagenet). ViT-Ti/16 answers;
+counted are the answers that agree with the one label, and those that are among
+ReaL's. The labels and
 answers themselves are kept, so that others can count. A minute, written to
 `vitedu/results/imagenet-second-look.json`.
 """
 
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,6 @@ from vitedu.evaluate.imagenet import names_of, read_real, real_rows
 
 NAME = "imagenet-second-look"
 FOLDER = Path(os.environ.get("VITEDU_DATA", "data")) / "imagenet-val-1300"
-COLOURS: dict[str, dict[str, Any]] = {
-    "own": {},
-    "0 to 1": {"mean": (0.0,) * 3, "std": (1.0,) * 3},
-}
 
 
 def photographs() -> tuple[Split, list[list[int]]]:
@@ -69,18 +64,16 @@ def main() -> None:
     started = time.perf_counter()
     pictures, right = photographs()
     model = vitedu.load("ViT-Ti/16").eval()
-    metrics = {}
+    metrics: dict[str, Any] = {}
     unit = f"of {len(right):,} photographs"
-    for colours, change in COLOURS.items():
-        spec = replace(model.preprocess, **change)
-        batches = ImageSource(pictures, spec).batches(batch_size=50)
-        with torch.no_grad():
-            found = [(model(x).argmax(dim=1), y) for x, y in batches]
-        answers, labels = map(torch.cat, zip(*found, strict=True))
-        for name, value in counted(answers, labels, right).items():
-            metrics[f"{name}/{colours}"] = {"value": value, "unit": unit}
-            print(f"{name:10} {colours:7} {value:5} {unit}", flush=True)
-        metrics[f"label/{colours}"]["answers"] = line(answers.tolist())
+    batches = ImageSource(pictures, model.preprocess).batches(batch_size=50)
+    with torch.no_grad():
+        found = [(model(x).argmax(dim=1), y) for x, y in batches]
+    answers, labels = map(torch.cat, zip(*found, strict=True))
+    for name, value in counted(answers, labels, right).items():
+        metrics[name] = {"value": value, "unit": unit}
+        print(f"{name:10} {value:5} {unit}", flush=True)
+    metrics["label"]["answers"] = line(answers.tolist())
     with_one = sum(map(bool, right))
     metrics["with a right class"] = {"value": with_one, "unit": unit}
     command = f"python benchmarks/{NAME.replace('-', '_')}.py"

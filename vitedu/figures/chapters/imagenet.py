@@ -115,12 +115,13 @@ def epochs(
     middles = [width * i + (width + 1) / 2 for i in range(len(pieces))]
     axes.plot(middles, means, color=DARK, linewidth=1.8)
     axes.axvspan(1, steps, color=CLASS, alpha=0.12, linewidth=0)
-    once = "  each photograph once"
-    note(axes, once, (steps, start), (2, 6), color=CLASS)
+    once = "first epoch: each photograph is new"
+    note(axes, once, (steps, start), (4, 6), color=CLASS)
     note(axes, "knowing nothing", (len(losses), start), (0, -15), ha="right")
     axes.set_ylim(0, 1.15 * start)
     axes.set_xticks(range(0, len(losses) + 1, steps))
-    axes.set_xlabel("step", fontsize=12)
+    axes.grid(axis="x", color=PALE, alpha=0.4)
+    axes.set_xlabel(f"step (an epoch is {steps})", fontsize=12)
     axes.set_ylabel("loss", fontsize=12)
     axes.tick_params(labelsize=11)
     bare(axes)

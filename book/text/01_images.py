@@ -140,8 +140,10 @@ seen = (
 figures.show(*drawings.captioned(panels, 3, seen))
 
 # %% tags=["nbval-check-output", "remove-cell"]
-for title, (_, name, share) in panels.items():
-    print(f"{title}: {share:.0%} for {name}")
+four, *_, many = panels.values()
+assert [name for _, name, _ in panels.values()][1:] == ["mortarboard"] * 2
+assert four[1] == "military uniform" and many[2] > four[2]
+print("surer of the mortarboard in 196 pieces than of the uniform in four")
 
 # %% [markdown]
 # It stops with 49, where you can still hunt for her: half a pair of glasses here, the
@@ -420,9 +422,9 @@ with torch.no_grad():
     spread = embed(torch.cat(five)).flatten(0, 1).std(dim=0)  # (d,)
 liveliest = spread.argsort(descending=True).tolist()
 seen = (
-    "All 192 kernels as small colour pictures. Those in the first row are plain "
-    "orange, brown and green, or have soft shadings; further down there is "
-    "confetti around grey. The first three are also drawn large: an orange "
+    "All 192 kernels as small colour pictures. Some in the first row are "
+    "plain orange, brown or green, or have soft shadings; further down there "
+    "is confetti around grey. The first three are also drawn large: an orange "
     "one, one that is bright at the right, one that is bright at the top."
 )
 figures.show(*drawings.kernels(filters, liveliest, 3, seen))
@@ -515,6 +517,12 @@ seen = (
 figures.show(*drawings.captioned(panels, 3, seen))
 uniforms = sum(read(known)[0] == "military uniform" for known in draws)
 print(f"64 answers picked at random, ten times: a uniform {uniforms} times")
+
+# %% tags=["nbval-check-output", "remove-cell"]
+names = [name for _, name, _ in panels.values()]
+assert names[:3] == ["tile roof", "space shuttle", "bearskin"]
+assert names[3:5] == ["military uniform"] * 2 and uniforms == 0
+print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 
 # %% [markdown]
 # The liveliest third will do. With three answers per patch the model sees a tile roof,
@@ -837,15 +845,14 @@ def multiply_adds(t, d=768, depth=12):
 for p in (32, 16, 8, 4, 2):
     t = (224 // p) ** 2 + 1  # one more token: chapter 4
     pairs, rest = multiply_adds(t)
-    part = pairs / (pairs + rest)
-    print(
-        f"P = {p:2} {t:6,} tokens {pairs + rest:8,.1f} billion, pairs {part:4.0%}"
-    )
+    total, part = pairs + rest, pairs / (pairs + rest)
+    print(f"P = {p:2} {t:6,} tokens {total:8,.1f} billion, pairs {part:4.0%}")
 
 # %% [markdown]
 # Only four and a half times as much, because most of the work is done on one token at a
-# time. "Attention is quadratic" becomes the whole story only when patches get tiny. Memory is another matter: when you train, the
-# numbers that belong to pairs have to be stored or computed twice.
+# time. "Attention is quadratic" becomes the whole story only when patches get tiny.
+# Memory is another matter: when you train, the numbers that belong to pairs have to be
+# stored or computed twice.
 #
 # Here's what it buys, in accuracy on ImageNet (photographs in a thousand classes). The
 # networks are the paper's base and large ones, first trained on a larger
@@ -924,9 +931,9 @@ for p in (32, 16, 8, 4, 2):
 #
 # <details><summary>Solution 3</summary>
 #
-# It needs $P^2 C = D$, and in B/16 both happen to be 768. B/32 has $P^2 C = 3072$ and breaks; L/16 and Ti/16 have 768 and
-# another $D$, so they break; B/16 at 384 pixels works, since only the number of patches
-# changes.
+# It needs $P^2 C = D$, and in B/16 both happen to be 768. B/32 has $P^2 C = 3072$ and
+# breaks; L/16 and Ti/16 have 768 and another $D$, so they break; B/16 at 384 pixels
+# works, since only the number of patches changes.
 #
 # </details>
 #

@@ -213,7 +213,8 @@ compare({"+ add": z})
 # leaves alone what the tokens have in common. So a layer writes about as much of that as it
 # reads. Its matrices turn what it writes in a random direction, and in 192 dimensions that's
 # nearly at a right angle to the stream. By Pythagoras, each addition then makes the stream
-# about $\sqrt2$ times as long, and 24 of them make roughly $\sqrt2^{\,24} = 4096$.
+# not twice but about $\sqrt2$ times as long, and 24 of them make roughly
+# $\sqrt2^{\,24} = 4096$.
 #
 # Does that do any harm? Here's how much of its attention a patch gives to its favourite, on
 # average:
@@ -334,7 +335,7 @@ class MLP(nn.Module):
 
 # %% [markdown]
 # So who talks to whom? Give each part six random tokens and wiggle one of them: which outputs
-# move?
+# move? The coloured squares tell you.
 
 # %% tags=["hide-input"]
 from torch.autograd.functional import jacobian
@@ -416,9 +417,8 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 # different one](#Somebody-else's-block).)
 #
 # And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of
-# your blocks with new weights, and after your twelve trained ones. (As in the real model,
-# each token starts with its *position* added, a learned vector that says where the patch was.
-# That's [chapter 4](04_vit.ipynb).)
+# your blocks with new weights, and after your twelve trained ones. (From here on, each token
+# has its *position* added, as in the real model. That's [chapter 4](04_vit.ipynb).)
 
 
 # %% tags=["hide-cell"]
@@ -438,23 +438,22 @@ streams = {name: stack(start)[0] for name, stack in stacks.items()}
 figures.show(*drawings.likeness(None, streams, CAP))
 
 # %% [markdown] tags=["predict"]
-# It has lifted. New blocks leave a light mist, and out of the trained ones comes the
-# cap.
+# It has lifted. New blocks leave a light mist, and after the trained ones the cap stands out,
+# this time without the jacket.
 #
 # ## Take one part out
 #
 # Does a block need all of its parts? Take one out of every block, and ask about Hopper, a cat
 # and a cup of coffee. One thing to know: the model reads its answer from one extra token,
-# *row 0*, which belongs to no patch. It's the class token of the drawing, and the hero of
-# chapter 4.
+# *row 0*, which belongs to no patch. (It's the class token of the drawing.)
 #
-# We leave out plus signs, norms, attention or MLPs. **Which of these four has to give exactly
-# the same answer for all three photographs, down to the last percent?**
+# **Which part, left out, has to give exactly the same answer for all three photographs, down
+# to the last percent?**
 #
-# * no plus signs
-# * no norms
-# * no attention
-# * no MLPs
+# * the plus signs
+# * the norms
+# * attention
+# * the MLPs
 
 # %% tags=["hide-cell"]
 from copy import deepcopy
@@ -519,17 +518,17 @@ figures.show(*drawings.parts(shown, given, beside))
 
 
 # %% [markdown]
-# No attention. Row 0 never hears about any patch then, so every photograph is the same jigsaw
-# puzzle.
+# Attention. Without it row 0 never hears about any patch, so every photograph is the same
+# jigsaw puzzle.
 #
-# The others look, and still go wrong, each in its own way. The two columns on the right tell
-# you how: they're the size and the spread of Hopper's tokens after block 12.
+# The other three look, and still go wrong, each in its own way. The two columns on the right
+# help you see how: they're the size and the spread of Hopper's tokens after block 12.
 #
 # * Without **plus signs** it's fog again: the spread is 0.
 # * Without **norms** the stream is more than five times as large as it should be, and the
 #   network is sure of nonsense, such as a slide rule in the cup.
-# * Without **MLPs** it does look, because its percentages aren't quite equal. But it draws
-#   the same conclusion every time.
+# * Without **MLPs** row 0 still looks, or the percentages would be equal. But it draws the
+#   same conclusion every time.
 #
 # (None of these networks was trained that way. One that was might find a way around it.)
 #
@@ -537,11 +536,14 @@ figures.show(*drawings.parts(shown, given, beside))
 #
 # ## Watch the answer form
 #
-# After block 12, the last norm and a matrix called the *head* turn row 0 into 1,000 scores,
-# one per class: the *logits*, which a softmax turns into probabilities. But blocks only
-# [add](#How-much-does-a-block-write?) to the stream, so row 0 has the same shape all the way.
-# What would the head say if you asked it early? (In hidden cells, `stream` returns what's
-# there after each block, and `best` finds the likeliest class.)
+# After twelve blocks the network says "military uniform". But when does it know? Let's ask it
+# early.
+#
+# As a rule row 0 is read after block 12. The last norm and a matrix called the *head* turn it
+# into 1,000 scores, one per class: the *logits*, which a softmax turns into probabilities.
+# But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0 has the same
+# shape all the way, and you can hand it to the head after any block. (In hidden cells,
+# `stream` returns what's there after each block, and `best` finds the likeliest class.)
 
 
 # %% tags=["hide-cell"]
@@ -624,7 +626,7 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # 2. With plus signs but no norms, what becomes of the stream, and of attention?
 # 3. What does LN make of $(30, 10)$, and why does it need $\epsilon$?
 # 4. Where are the 25 norms of a network with twelve blocks?
-# 5. Why does taking out attention make the answer independent of the picture?
+# 5. Why is it always a jigsaw puzzle without attention?
 #
 # You can now turn 196 tokens into 196 better ones, as often as you like. But where does row 0
 # come from, and who tells the blocks where a patch was? **What's still missing between twelve
@@ -898,7 +900,8 @@ for name, image in images.items():
     print(f"{name:7} patches {longest.tolist()}: {told}")
 
 # %% [markdown]
-# They're the four corners of the picture, every time, and block 8 blows them up. [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
+# They're the four corners of the picture, every time, and block 8 blows them up. (In
+# the map of the trained blocks above, they're the four darkest patches.) [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
 # such giants in much larger ViTs, usually in patches with little to see. They suggest
 # that the network uses these tokens as scratch paper, and that it's better to add a few
 # spare tokens for the purpose, called *registers*.

@@ -358,7 +358,8 @@ figures.show(*drawings.influence(touches))
 # Put the parts together. A block reads the stream through a norm, lets the tokens talk, and
 # adds what comes out. Then it reads again, lets each token think, and adds. Block $\ell$
 # finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
-# $\mathbf{z}'_\ell$ is what's there halfway, and MSA is multi-head attention:
+# $\mathbf{z}'_\ell$ is what's there halfway, and MSA is multi-head attention. Here are the
+# paper's equations (2) and (3), each above its line of code:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.block())
@@ -539,11 +540,11 @@ figures.show(*drawings.parts(shown, given, beside))
 # After twelve blocks the network says "military uniform". But when does it know? Let's ask it
 # early.
 #
-# As a rule row 0 is read after block 12. The last norm and a matrix called the *head* turn it
+# Normally, row 0 is read after block 12. The last norm and a matrix called the *head* turn it
 # into 1,000 scores, one per class: the *logits*, which a softmax turns into probabilities.
 # But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0 has the same
-# shape all the way, and you can hand it to the head after any block. (In hidden cells,
-# `stream` returns what's there after each block, and `best` finds the likeliest class.)
+# shape all the way, and you can hand it to the head after any block. (`stream`, from a hidden
+# cell, returns what's there after each.)
 
 
 # %% tags=["hide-cell"]
@@ -608,8 +609,8 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # head was trained to read the stream after block 12. When it says "hook" after block 5,
 # there may be a uniform in the stream that it can't read yet.
 #
-# And what goes through its head when it sees a photograph of *yours*? [Ask it on the
-# site](try.md#Photograph), block by block.
+# And what goes through its head when it sees a photograph of *yours*? [Ask
+# it](try.md#Photograph), block by block.
 #
 # ## What to take with you
 #

@@ -201,7 +201,7 @@ def kept() -> "tuple[Figure, str]":
     axes.set_ylim(len(KEPT) - 0.5, -0.5)
     axes.set_xlim(0, left)
     axes.set_xticks([0, *range(4, left + 1, 4)])
-    axes.set_xlabel("bytes for each number of a token, added up", fontsize=12)
+    axes.set_xlabel("bytes for each number, added up", fontsize=12)
     axes.tick_params("x", labelsize=11)
     bare(axes)
     return figure, (

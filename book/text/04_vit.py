@@ -154,7 +154,7 @@ say(answer(x))
 # If the network can't see where a patch was, the patch has to say so itself. That's what
 # `pos_embed` is for, a table with one learned row per place. Row 5 is added to patch 5,
 # whatever it shows, with patches counted as you read a page. These rows are the **position
-# embeddings**.
+# embeddings**, one of [several kinds](#Four-kinds-of-positions).
 #
 # Try it with a pencil. Two patches of plain blue sky are the same vector, $(1, 0)$ and
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
@@ -197,8 +197,7 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 # %% [markdown]
 # She's back. Each patch took its own row along, so you've only reordered finished tokens.
 # Attention still has no sense of order. It's the tokens themselves that now say where they
-# come from. (*This* network can't do without its positions. One that was *trained* without
-# them does [surprisingly well](#Four-kinds-of-positions).)
+# come from.
 #
 # Nobody told the network that patch 15 is just below patch 1, and the table starts out
 # random. Here's how similar a learned row is to all the others (the cosine: 1 if two rows
@@ -208,9 +207,9 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 
 # %% [markdown]
-# Each row is most like those of the patches around it, and in the middle map you see a bright
-# cross, the patch's own row and column of the picture. Nobody drew that cross: the network
-# has discovered the grid.
+# Each patch is most like its neighbours, and in the middle map you see a bright cross: the
+# patch's own row and column of the picture. Nobody drew that cross. The network has
+# discovered the grid.
 #
 # ## Four equations, one class
 #
@@ -399,21 +398,6 @@ class WithReLU(MLP):
 
 
 # %% tags=["hide-cell"]
-bugs = {
-    "random head": ViT(),
-    "no last norm": ViT(),
-    "four heads": ViT(num_heads=4),
-    "ReLU, not GELU": ViT(),
-    "class token last": ClassTokenLast(),
-    "tanh on logits": TanhLast(),
-}
-_ = nn.init.xavier_uniform_(bugs["random head"].head.weight)
-bugs["no last norm"].norm = nn.Identity()
-for block in bugs["ReLU, not GELU"].blocks:
-    block.mlp = WithReLU(192, 768)
-
-
-# %% tags=["hide-cell"]
 def first_loss(model):
     loss = F.cross_entropy(model(images), labels)
     return abs(loss - math.log(1000)) > 1e-6, f"{loss:.4f}"
@@ -441,17 +425,24 @@ def other_code(model):
 
 
 # %% tags=["hide-cell"]
-TESTS = {
-    "first loss": first_loss,
-    "count": count,
-    "load": load,
-    "other code": other_code,
+bugs = {
+    "random head": ViT(),
+    "no last norm": ViT(),
+    "four heads": ViT(num_heads=4),
+    "ReLU, not GELU": ViT(),
+    "class token last": ClassTokenLast(),
+    "tanh on logits": TanhLast(),
 }
+_ = nn.init.xavier_uniform_(bugs["random head"].head.weight)
+bugs["no last norm"].norm = nn.Identity()
+for block in bugs["ReLU, not GELU"].blocks:
+    block.mlp = WithReLU(192, 768)
+TESTS = {"first loss": first_loss, "count": count, "load": load}
+TESTS["other code"] = other_code
 
 
 @torch.no_grad()
 def hunt(bug, test):
-    """What a test says of a broken network that has just been made."""
     is_alarm, words = TESTS[test](copy.deepcopy(bugs[bug]).double())
     return f"{'ALARM' if is_alarm else 'silent'}: {words}"
 
@@ -543,7 +534,6 @@ assert (chances > shuttle).sum() == 11 and 0.0125 < shuttle < 0.0135
 print("your class gives the logits that we put together by hand")
 
 
-# %% tags=["hide-cell"]
 def show_answers(photographs):
     """Each photograph (b, 3, 224, 224) and the three most probable names."""
     best = model(photographs.double()).softmax(dim=-1).detach().topk(3)
@@ -580,15 +570,14 @@ show_answers(new)
 #
 # The rubbish is all correct: a plastic bag, half a water bottle, a wine bottle. (We picked
 # three that have a name in ImageNet and come out right. Not all rubbish does.) The weights
-# are borrowed, but from pixels to names the network is your own code: about 35 lines of
-# today's, plus the patches, attention and blocks that you wrote before.
+# are borrowed, but from pixels to names the network is your own code: the 35 lines or so of
+# this page, and the patches, attention and blocks that you wrote before.
 #
-# And now **your photograph**. Put its path in the place of `photo("rocket")`, for example
-# `"dog.jpg"`, or [try it](try.md) in the browser. (In Colab, click on the folder at the left
-# and drop it there.) Until you do, your class looks at a rocket.
+# And now **your photograph**. Put its path in the place of `photo("rocket")`, or
+# [try it](try.md) in the browser. Until you do, your class looks at a rocket.
 
 # %%
-PHOTO = photo("rocket")
+PHOTO = photo("rocket")  # or "dog.jpg"; in Colab, drop it into the folder
 show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
@@ -799,7 +788,9 @@ for step in 1, 2:
 # |---|---|---|---|---|
 # | accuracy in % | 61.4 | 64.2 | 64.0 | 64.0 |
 #
-# Having some is worth almost three points; which kind makes no difference to speak of.
+# So our network can't do without its positions, but one that was *trained* without them does
+# surprisingly well. Having some is worth almost three points; which kind makes no difference
+# to speak of.
 # The authors' explanation: with 14×14 patches it's easy to learn the grid.
 #
 # ### Counting with a pencil

@@ -125,9 +125,10 @@ def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
         box(axes, (first + step * row, y), small, str(row), POSITIONS)
     label(axes, (across, y - 34), f"the same {patches + 1} rows for all")
     alt = (
-        f"A batch of {batch} images, each a row of {patches} patches. One "
-        f"class token of shape (1, 1, d) goes in front of all {batch} rows, "
-        f"and one table of {patches + 1} positions is added to each of them."
+        f"A batch of {batch} images, each a row of its own {patches} "
+        "patches. One class token of shape (1, 1, d) goes in front of all "
+        f"{batch} rows, and one table of {patches + 1} positions is added to "
+        "each of them."
     )
     return figure, alt
 
@@ -286,8 +287,9 @@ def answers(
             right.text(0.98, row, percents[row], ha="right", **look)
         right.set(xlim=(0, 1), ylim=(len(named) - 0.4, -0.6))
         right.axis("off")
+    shown = f"{rows} photographs" if rows > 1 else "A photograph"
     alt = (
-        f"{rows} photographs with bars of the network's first "
+        f"{shown} with bars of the network's first "
         f"{len(guesses[0])} answers. At the top of each: {', '.join(best)}."
     )
     return figure, alt

@@ -219,8 +219,8 @@ figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 # $$\mathbf{z}_0 = [\mathbf{x}_\text{class};\ \mathbf{x}_p^1\mathbf{E};\ \dots;\ \mathbf{x}_p^N\mathbf{E}] + \mathbf{E}_{pos} \tag{1}$$
 #
 # Inside the brackets are the rows, one under the other in spite of the semicolons: the
-# class token $\mathbf{x}_\text{class}$, then each flat patch $\mathbf{x}_p^i$ times the
-# matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all of them.
+# class token $\mathbf{x}_\text{class}$, then each of the $N$ flat patches $\mathbf{x}_p^i$,
+# times the matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all of them.
 #
 # Equations (2) and (3) are the two steps of a block, as in [chapter 3](03_encoder.ipynb), for
 # each block $\ell$ from 1 to $L$. Equation (4) reads the answer: $\mathbf{z}_L$ are the tokens
@@ -366,7 +366,7 @@ print("largest difference below 1e-10 of it:", bool(difference < 1e-10 * size))
 # Now for the hunt. Each of these six networks has one bug, and each runs and trains without
 # an error:
 #
-# * *random head:* it should start out as zeros, like the authors'
+# * *random head:* the authors' starts out as zeros
 # * *no last norm:* the head reads row 0 just as the blocks leave it
 # * *four heads:* the file was trained with three
 # * *ReLU, not GELU:* in all MLPs
@@ -558,7 +558,7 @@ def show_answers(photographs):
 show_answers(new)
 
 # %% [markdown]
-# *Bobsled*. The runners-up are two helmets, football and crash, so you can guess why:
+# It says *bobsled*. The runners-up are two helmets, football and crash, so you can guess why:
 # somebody in a bright, padded suit, with a helmet. ImageNet has no class for an astronaut,
 # and a softmax has to hand out all of its 100% to the names that it has. (*Space shuttle* is
 # one of them, and there's one in the picture, at the right. It comes twelfth.)

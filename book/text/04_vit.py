@@ -222,8 +222,8 @@ figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 # class token $\mathbf{x}_\text{class}$, then each of the $N$ flat patches $\mathbf{x}_p^i$,
 # times the matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all of them.
 #
-# Equations (2) and (3) are the two steps of a block, as in [chapter 3](03_encoder.ipynb), for
-# each block $\ell$ from 1 to $L$. Equation (4) reads the answer: $\mathbf{z}_L$ are the tokens
+# Equations (2) and (3) are the two steps of a [chapter 3](03_encoder.ipynb) block, attention
+# (the paper's MSA) and MLP, for each block $\ell$ from 1 to $L$. Equation (4) reads the answer: $\mathbf{z}_L$ are the tokens
 # after the last block, and the superscript 0 picks the first row. Here they all are, each
 # beside its line of code.
 

@@ -63,14 +63,13 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 
 # %% [markdown]
-# A hidden cell has loaded 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
-# 5,000 others, `x_held` with `y_held`. That's a fifth of CIFAR-10's training part, so a run
-# takes a minute and we can afford dozens. We choose everything on the held-out pictures.
+# A hidden cell has loaded 5,000 pictures to learn from, `x_learn` with labels `y_learn`. It
+# holds out 5,000 others, `x_held` with `y_held`. That's only a fifth of CIFAR-10's training
+# part, but a run takes a minute, and we can afford dozens.
 #
 # Our network is a small version of your class from chapter 4: four blocks of width 96, and
 # patches of 8×8 pixels. The loop is the usual tutorial's: Adam, one learning rate, nothing
-# else. `train_step` is chapter 5's, and `yield` hands control back after every epoch, so that
-# we can look.
+# else. `train_step` is chapter 5's, and `yield` lets us look in after every epoch.
 
 
 # %%
@@ -104,7 +103,7 @@ def watch(model, run):
 
 # %% [markdown]
 # `watch`, in a hidden cell, trains and notes two accuracies: on the pictures that the network
-# learned from, and on the held-out ones. Let's give it twenty epochs.
+# learned from, and on the held-out ones. Give it twenty epochs.
 
 # %% tags=["nbval-ignore-output"]
 first = small()
@@ -114,14 +113,15 @@ seen = watch(first, tutorial(first, adam, EPOCHS))
 # %% tags=["hide-input"]
 figures.show(*recipe.parting({"": seen}))
 
+
 # %% [markdown]
 # The network gets most of its own pictures right, and under 40% of the others. The blue curve
 # soon stops rising. Whatever the dashed one gains after that is memorising. The space between
 # them is the *gap*, and it's the first thing to look at in any run.
 #
-# Are ViTs just bad at small photographs? No: a larger one, which also starts from nothing, gets
-# 87%, and you'll meet it at the end. **So how do you find out what your run lacks?** You'll
-# build three ingredients of a good recipe, weigh eleven, and end up with a map that shows
+# Are ViTs just bad at small photographs? No: a larger one, which also starts from nothing,
+# gets 87%, and you'll meet it at the end. **So how do you find out what your run lacks?**
+# You'll build three ingredients of a good recipe, weigh eleven, and draw a map that shows
 # which kind a run needs. (In a run as short as yours, only one of your three will pay.)
 #
 # ## Shift and mirror
@@ -169,10 +169,10 @@ assert jiggle(cats).shape == cats.shape
 print("checked: 81 places, and the middle one is the picture itself")
 
 # %% [markdown] tags=["predict"]
-# We've trained many variants of your run beforehand, three seeds each, and we'll call that file
-# the *record*. In it is a good recipe, with shifts and mirrors. Without them, its network gets
-# about 90% of its own pictures right and 40% of the others. **What will the share of its own
-# pictures be, with shifts and mirrors?**
+# Does it help? We've trained many variants of your run beforehand, three seeds each, and
+# we'll call that file the *record*. One of them is a good recipe with shifts and mirrors.
+# Without them, the network gets about 90% of its own pictures right and 40% of the others.
+# **What will the share of its own pictures be, with shifts and mirrors?**
 #
 # * about 90%, as before
 # * about 70%
@@ -196,23 +196,23 @@ path = {"your first run": [*seen.values()]}
 figures.show(*recipe.plane(path, [move], high=60))
 
 # %% [markdown]
-# Each run is a dot on this map. The further to the right, the more of its own pictures it gets
-# right; the higher up, the more of the others. On the dashed diagonal the two are equal, so
-# there's no gap. Your first run sets out along the diagonal, and then it turns right, away from
-# it: that's memorising.
+# Here every run is a dot. The further to the right it is, the more of its own pictures it
+# gets right; the higher up, the more of the others. On the dashed diagonal the two are equal,
+# and there's no gap. Your first run sets out along the diagonal and then turns away from it,
+# to the right: that's memorising.
 #
-# The blue arrow is what shifts and mirrors do. Up, it's only three points (a result, as you'll
-# see). But look how far to the left it goes! The network now gets fewer than half of its own
-# pictures right, hardly more than of any others.
+# The blue arrow is what shifts and mirrors do. Upwards it's only three points. But look how
+# far to the left it goes! The network now gets fewer than half of its own pictures right,
+# hardly more than of the others.
 #
-# So there are two ways to be bad. Far from the diagonal, a network knows its pictures by heart.
-# Down on the diagonal, it hasn't even learned what it was shown. Here's a guess for the rest of
-# the page to test: **a wide gap calls for variety, and no gap calls for time.**
+# So there are two ways to be bad. Far from the diagonal, a network knows its pictures by
+# heart. Down on the diagonal, it hasn't even learned what it was shown. Here's a guess for
+# the rest of the page to test: **a wide gap calls for variety, and no gap calls for time.**
 #
 # ## Mix two pictures
 #
-# Here's another way to make variety. Lay one picture over another, like two slides in one
-# projector, and mix their labels, too: 70% cat and 30% coffee. That's *mixup* ([Zhang et al.
+# Variety can go further. Lay one picture over another, like two slides in one projector, and
+# mix their labels, too: 70% cat and 30% coffee. That's *mixup* ([Zhang et al.
 # 2018](https://arxiv.org/abs/1710.09412)). It sounds absurd. But if a network answers "mostly
 # cat, some coffee", it can't have looked the picture up in its memory.
 #
@@ -280,10 +280,10 @@ x, y = mixup(torch.tensor([[1.0, 0.0], [0.0, 0.5]]), targets, 0.7)
 print(x[0].numpy(), y[0].numpy().round(1))
 
 # %% [markdown]
-# PyTorch's `cross_entropy` takes mixed labels as well: it's $-\sum_k \tilde y_k \ln p_k$,
-# where $p_k$ is the network's probability for class $k$. It's smallest if the network
-# answers with $\tilde y$ itself. So the picture has to be mixed with the same share as
-# the label, or the right answer is punished.
+# PyTorch's `cross_entropy` takes such labels as well: it's $-\sum_k \tilde y_k \ln p_k$, where
+# $p_k$ is the network's probability for class $k$, and it's smallest if the network answers
+# with $\tilde y$ itself. So picture and label need the same share, or the right answer is
+# punished.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 pictures, numbers = torch.rand(8, 3, 32, 32), torch.arange(8)
@@ -344,10 +344,9 @@ two_epochs(torch.optim.Adam)
 # **What could be wrong?**
 #
 # With the decay $\delta$, PyTorch's `Adam` adds $\delta\,w$ to the *gradient* of the weight
-# $w$. At the start that's 0.3 times 0.0886, far more than a gradient like the one printed,
-# which is from the end. Then Adam divides by the size, so every step is as long as the
-# learning rate $\eta$, and points where the decay wants it. The weights march to zero at full
-# speed, without a warning.
+# $w$. At the start that's 0.3 times 0.0886, many times a gradient like the one printed. Then
+# Adam divides by the size, so every step is as long as the learning rate $\eta$, and points
+# where the decay wants it. The weights march to zero at full speed, without a warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
 # out of that division. If $s(g)$ is Adam's step for the gradient $g$, about 1 in size,
@@ -364,7 +363,7 @@ two_epochs(torch.optim.AdamW)
 #
 # Should *every* number decay, then? Shrink the scale of a LayerNorm, and you turn down the
 # volume of a whole block. So usually only *kernels* decay, the matrices of dense layers and
-# convolutions. An optimizer takes such *groups* in place of a list of weights:
+# convolutions. For that you give the optimizer two *groups*:
 
 
 # %%
@@ -396,15 +395,11 @@ print("checked: the same two groups as the package's")
 # %% [markdown]
 # ## Your recipe
 #
-# Put together, a step of your recipe looks like this. The rate follows chapter 5's warm-up and
-# cosine.
+# Put together, and with chapter 5's warm-up and cosine, a step of your recipe looks like this.
+# In the code, $\eta$ is `lr` and $\delta$ is `decay`.
 
 # %% tags=["hide-input"]
 figures.show(*recipe.step())
-
-
-# %% [markdown]
-# In the code, $\eta$ is `lr` and $\delta$ is `decay`.
 
 
 # %%
@@ -427,21 +422,21 @@ def better(model, epochs, lr=0.001, decay=0.05, alpha=0.0):
 
 
 # %% [markdown]
-# Mixup stays off for now: the gap is closed already, so by our guess more variety isn't what
-# your run needs. And decay has [little time](#What-decay-leaves): in twenty epochs it takes 4%
-# of a weight, if nothing else moves it.
+# Mixup stays off: once shifts and mirrors have closed the gap, by our guess more variety
+# isn't what your run needs. And decay has [little time](#What-decay-leaves): in twenty epochs
+# it takes 4% of a weight, if nothing else moves it.
 
 # %% tags=["nbval-ignore-output"]
 second = small()
 seen_better = watch(second, better(second, EPOCHS))
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-runs = {"the tutorial": seen, "your recipe": seen_better}
+runs = {"your first run": seen, "your recipe": seen_better}
 paths = {name: [*each.values()] for name, each in runs.items()}
 figures.show(*recipe.plane(paths, high=60))
 
 # %% [markdown]
-# Your recipe climbs along the diagonal. It has learned far less by heart, and it knows the
+# Your recipe climbs close to the diagonal. It has learned far less by heart, and it knows the
 # other pictures better: 41% against 38.
 #
 # ## Would a twin have done it, too?
@@ -460,10 +455,11 @@ gain = point * (gained - lost)
 print(f"your gain in points       {gain:.1f}")
 print(f"its error by the pictures {point * math.sqrt(gained + lost):.1f}")
 
+
 # %% [markdown]
-# By the pictures, that's a result. But a different seed might have done it, too. *Twins* are
-# runs that differ only in the seed. The record has the tutorial's loop as well, so here are
-# [three twins](#Your-run-among-its-twins) of your first run:
+# By the pictures, that's a result. But another seed might have done it, too. *Twins* are runs
+# that differ only in the seed, and the record has [three](#Your-run-among-its-twins) of your
+# first run:
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -495,24 +491,22 @@ print(f"mean {mean:.1f}, spread {spread:.1f}, error {spread / 3**0.5:.1f}")
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
 spread = math.sqrt(statistics.mean(squares))
 error = math.sqrt(2) * spread / math.sqrt(3)  # of two means' difference
+in_errors = gain / (math.sqrt(2) * spread)  # of two single runs
 print(f"pooled spread {spread:.2f}")
-print(
-    f"your gain     {gain / (math.sqrt(2) * spread):.1f} errors, by the seeds"
-)
+print(f"your gain     {in_errors:.1f} errors, by the seeds")
 print(f"two errors    {2 * error:.1f} points, with three seeds each")
 
-
 # %% [markdown]
-# Chapter 5's rule: under two errors a difference is nothing, from two it's a hint, from three a
-# result. So your gain is a hint, just short of three errors. With three seeds on both sides
-# you'd see smaller things, but less than 1.3 points isn't even a hint. (And among a dozen
-# differences, one may well pass two errors by luck.)
+# Chapter 5's rule: under two errors a difference is nothing, from two it's a hint, from three
+# a result. So your gain is on the edge of a result. With three seeds each you'd see
+# smaller differences, but under 1.3 points there's nothing to see. (And among a dozen, one may
+# well pass two errors by luck.)
 #
 # ## One switch at a time
 #
 # Which ingredient did it? The record's recipe is yours with label smoothing, averaging, and
-# [four small things](#The-record-in-numbers). Each of its variants leaves one ingredient out or
-# puts one in, and the difference is what that ingredient brings. Six of them you haven't met:
+# [four small things](#The-record-in-numbers). Each variant leaves one ingredient out or puts
+# one in, and the difference is what that ingredient brings. Six of them you haven't met:
 #
 # | ingredient | what it does |
 # |---|---|
@@ -557,29 +551,29 @@ rows.sort(key=lambda each: -each.mean)
 figures.show(*recipe.brings(rows, 2 * error))
 
 # %% [markdown]
-# Small dots are seeds, and the large one is their mean. Inside the grey band it's less than two
-# errors. Blue ingredients change the pictures or how they're cut, red the labels, grey the
-# steps, and orange the network.
+# Small dots are seeds, and the large one is their mean. In the grey band it's less than two
+# errors from nothing. Blue ingredients change the pictures or how they're cut, red the labels,
+# grey the steps, and orange the network.
 #
 # Smaller patches bring the most, for four times the work. Then come shifts and mirrors, and
-# that's all. Mixup costs three points and RandAugment eleven. They bring even more variety to a
-# network that hardly knows its own pictures, so that fits the guess.
+# that's all. Mixup costs three points and RandAugment eleven: still more variety, for a
+# network that hardly knows its own pictures. That fits the guess.
 #
-# Six of the eleven are in the band, and each has a good paper behind it. (At the edge is the
-# cosine, of all things, and on the wrong side. Perhaps averaging does the same job; we haven't
-# tested it.) That doesn't mean that the six do nothing, only that three seeds can't see it:
-# without shifts and mirrors, all the rest together still beats the tutorial by two points. For
-# half a point you'd need [many more seeds](#The-price-of-half-a-point).
+# Six of the eleven are in the band, and each has a good paper behind it. (At its left edge is
+# the cosine, of all things. Perhaps averaging does the same job; we haven't tested it.) That
+# doesn't mean that the six do nothing, only that three seeds can't see it: without shifts and
+# mirrors, the rest of the recipe together still beats the tutorial by two points. For half a
+# point you'd need [many more seeds](#The-price-of-half-a-point).
 #
 # ## Give it time
 #
-# All these runs were short. So we took 45,000 pictures and patches of 4, and trained once more
-# with an ingredient left out or put in, for 8 epochs and for 24. These are single runs, so less
-# than about two points is nothing.
+# All these runs were short. So we took 45,000 pictures and patches of 4, and left out or put
+# in one ingredient again, for 8 epochs and for 24. These are single runs, so under about two
+# points there's nothing to see.
 
 # %% [markdown] tags=["predict"]
-# In 8 epochs, shifts and mirrors brought nothing. Now let the run last 24. **How many points do
-# shifts and mirrors bring?**
+# In 8 epochs, shifts and mirrors brought nothing. Now let the run last 24. **How many points
+# do shifts and mirrors bring?**
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 WORDS = {
@@ -600,32 +594,39 @@ WORDS = {
 }
 full, halfway = (results.read(f"cifar-{x}") for x in ("full", "halfway"))
 ended, early = full["metrics"], halfway["metrics"]
-print(f"{'':24} held out after     gap at\n{'':24} 8 epochs  24     the end")
+print(f"{'held out after':>40}{'gap at':>11}")
+print(f"{'8 epochs':>32}{'24':>8}{'the end':>11}")
 for name, words in WORDS.items():
     short, long = (f"{name}, {epochs} epochs, seed 0" for epochs in (8, 24))
     if long in ended and short in early:
-        run = ended[long]
+        held, own = ended[long]["value"], ended[long]["train"]
         print(
-            f"{words:24}{early[short]['value']:7.1f}{run['value']:8.1f}", end=""
+            f"{words:24}{early[short]['value']:8.1f}{held:8.1f}{own - held:11.0f}"
         )
-        print(f"{run['train'] - run['value']:9.0f}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 twins = [early[f"recipe, 40 epochs, seed {seed}"]["value"] for seed in range(3)]
 luck = 2 * math.sqrt(2) * statistics.stdev(twins)
 print(f"two errors of two single runs, from three half-way twins: {luck:.1f}")
 
+
 # %% [markdown]
-# Eleven! Now read the second row from left to right. Without shifts and mirrors, three times
-# the epochs bought nothing at all, while the recipe went from 62% to 74. Even 45,000 pictures
-# can be learned by heart, if there's time, and this network used its time for that: its gap is
-# 35 points. So the ingredient that was useless in a short run is the one that a long run can't
-# do without.
+# Eleven! Read the second row from left to right: without shifts and mirrors, three times the
+# epochs bought nothing at all, while the recipe went from 62% to 74. Given time, even 45,000
+# pictures can be learned by heart, and this network used its time for that: its gap is 35
+# points. So what was useless in the short run is what the long run can't do without.
 #
 # ## A map of all the runs
 #
-# That's the last piece. Here's what the page has measured, on one map. Blue arrows bring
-# variety, grey ones time; *mixing* is mixup with cutmix. (The upper half are single runs.)
+# Now these runs go on the map as well, and one pair more.
+
+# %% [markdown] tags=["predict"]
+# We also gave the recipe 80 epochs on your 5,000 pictures, and it ended with a gap of 23
+# points. **Which way does mixing, that's mixup with cutmix, move it on the map?**
+#
+# * to the left and up
+# * straight to the left
+# * to the left and down
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -667,27 +668,30 @@ if not gpu:
     print("The text below describes a run on our H100.")
 
 # %% [markdown]
-# Every blue arrow points left: whatever brings variety, the network gets fewer of its own
-# pictures right. Whether that's good depends on where the arrow begins. Far from the diagonal
-# there's room on the left, so the way can lead up, and at 45,000 pictures it leads up by eleven
-# points. Close to the diagonal there's no room, and left is down. That's what happened to
-# mixing, twice. And in between, at a gap of 23 points, mixing goes straight to the left:
-# [nothing lost, nothing gained](#Four-times-the-epochs).
+# Blue arrows bring variety, grey ones time. (In the upper half, they're single runs.)
 #
-# The grey arrows point up and to the right. Time teaches, and it opens the gap. So a run climbs
-# like a boat against the wind, in zigzags: time until the gap is wide, then variety until
-# there's room for more time. That's why nobody can tell you whether an ingredient is good. It
-# depends on where you are on the map. (None of our runs got to the place where mixing wins. On
-# ImageNet there is [one](#What-time-buys-on-ImageNet).)
+# Every blue arrow points left: with more variety, a network gets fewer of its own pictures
+# right. Whether that's good depends on where the arrow starts. Far from the diagonal there's
+# room on the left, and the way can lead up, at 45,000 pictures by eleven points. Close to the
+# diagonal there's no room, because no run knows other pictures better than its own. There,
+# left means down, and that's what happened to mixing, twice. In between, at a gap of 23
+# points, it goes [straight to the left](#Four-times-the-epochs): nothing lost, nothing
+# gained.
 #
-# The largest step is from the lower half to the upper one: nine times the pictures, with
-# smaller patches and the steps to learn them. Left alone for two hours on a CPU, the recipe
-# ends at 77%.
+# The grey arrows point up and to the right. Time teaches, and it opens the gap. So a run
+# climbs in zigzags, like a boat against the wind: time until the gap is wide, then variety,
+# which makes room for more time. That's why the question whether an ingredient is good has no
+# answer until you know where you are. (None of our runs got to a place where mixing wins. On
+# ImageNet, [some do](#What-time-buys-on-ImageNet).)
 #
-# And the dotted lines? Both were judged on the test part. The lower one is a plain ViT that
-# starts from nothing. It's thirty times as large as yours, and it saw *all* the pictures, 194
-# times each, with every kind of variety from this page. On one GPU that took [six and a half
-# minutes](#From-scratch-on-a-GPU). So a plain ViT *can* learn small photographs from scratch.
+# The largest step is from the lower half of the map to the upper one: nine times the pictures,
+# and the steps to learn them. Left alone for two hours on a CPU, the recipe ends at 77%.
+#
+# The dotted lines were judged on the test part. The lower one is a plain ViT that starts from
+# nothing. It's thirty times as large as yours, and it saw *all* the pictures, 194 times each,
+# with every kind of variety from this page. On one GPU that took [six and a half
+# minutes](#From-scratch,-on-a-GPU). So a plain ViT *can* learn small photographs from scratch.
+#
 # The upper one began with weights that had seen millions of photographs, and learned from
 # 10,000 pictures. If you have few pictures of your own, do that ([chapter
 # 11](11_transfer.ipynb)).
@@ -720,10 +724,10 @@ if not gpu:
 # `from vitedu import check`, `check.mixup(mixup)` tells you how closely yours agrees with
 # ours, or what's likely to be wrong with it; so does `check.decay_groups(decay_groups)`.
 #
-# **1.** ★ Two recipes reach 42 percent on held-out pictures. One gets 88 percent of its own
-# pictures right, the other 45. You may change one thing in each. What?
+# **1.** ★ Two recipes reach 42% on held-out pictures. One gets 88% of its own pictures right,
+# the other 45%. Where are they on the map? You may change one thing in each. What?
 #
-# **2.** ★ A friend has a new trick. Three seeds give 44.9, 45.0 and 45.1 percent. "The
+# **2.** ★ A friend has a new trick. Three seeds give 44.9%, 45.0% and 45.1%. "The
 # error is 0.06, and it's almost two points better than the recipe, so that's thirty
 # errors!" What do you answer?
 #
@@ -735,8 +739,8 @@ if not gpu:
 # 0)`. Nothing complains. Predict how the two accuracies will differ from those of correct
 # mixup, then try both for a few epochs with `alpha=0.2`.
 #
-# **5.** ★★ Train with `better(model, EPOCHS, alpha=1.0)`. Predict both accuracies and the
-# gap first. It takes about a minute.
+# **5.** ★★ Train with `better(model, EPOCHS, alpha=1.0)`. Predict first where on the map it
+# ends. It takes about a minute.
 #
 # **6.** ★★★ You get a GPU for one night: 50,000 pictures, and forty runs of 100 epochs.
 # Plan how you'd find a better recipe. What do you run first, how many seeds does each

@@ -536,6 +536,8 @@ INGREDIENTS = {
     "stochastic depth": ("with stochastic depth", recipe.NETWORK),
     "label smoothing": ("no label smoothing", recipe.LABELS),
 }
+
+# %% tags=["nbval-ignore-output", "hide-input"]
 whole = metrics["recipe"]["value"]
 
 
@@ -560,10 +562,10 @@ figures.show(*recipe.brings(rows, 2 * error))
 # network that hardly knows its own pictures. That fits the guess.
 #
 # Six of the eleven are in the band, and each has a good paper behind it. (At its left edge is
-# the cosine, of all things. Perhaps averaging does the same job; we haven't tested it.) That
-# doesn't mean that the six do nothing, only that three seeds can't see it: without shifts and
-# mirrors, the rest of the recipe together still beats the tutorial by two points. For half a
-# point you'd need [many more seeds](#The-price-of-half-a-point).
+# chapter 5's cosine, of all things. Perhaps averaging does its job already; we haven't tested
+# that.) It doesn't mean that the six do nothing, only that three seeds can't see it: without
+# shifts and mirrors, the rest of the recipe together still beats the tutorial by two points.
+# For half a point you'd need [many more seeds](#The-price-of-half-a-point).
 #
 # ## Give it time
 #
@@ -592,6 +594,8 @@ WORDS = {
     "with stochastic depth": "+ stochastic depth",
     "no label smoothing": "no smoothing",
 }
+
+# %% tags=["nbval-ignore-output", "hide-input"]
 full, halfway = (results.read(f"cifar-{x}") for x in ("full", "halfway"))
 ended, early = full["metrics"], halfway["metrics"]
 print(f"{'held out after':>40}{'gap at':>11}")
@@ -599,14 +603,14 @@ print(f"{'8 epochs':>32}{'24':>8}{'the end':>11}")
 for name, words in WORDS.items():
     short, long = (f"{name}, {epochs} epochs, seed 0" for epochs in (8, 24))
     if long in ended and short in early:
+        start = early[short]["value"]
         held, own = ended[long]["value"], ended[long]["train"]
-        print(
-            f"{words:24}{early[short]['value']:8.1f}{held:8.1f}{own - held:11.0f}"
-        )
+        print(f"{words:24}{start:8.1f}{held:8.1f}{own - held:11.0f}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 twins = [early[f"recipe, 40 epochs, seed {seed}"]["value"] for seed in range(3)]
 luck = 2 * math.sqrt(2) * statistics.stdev(twins)
+assert round(luck) == 2
 print(f"two errors of two single runs, from three half-way twins: {luck:.1f}")
 
 
@@ -637,8 +641,6 @@ def single(name, epochs):
 
 
 mixing, bare = "with mixup and cutmix", "no augmentation"
-gpu = [results.read(x) for x in results.names() if x == "gpu-cifar"]
-tuned = results.read("cifar10-finetune")
 lower, longer, upper = place("recipe"), place("x4"), single("recipe", 24)
 variety, move = "shifts, mirrors", recipe.Move
 moves = [
@@ -650,6 +652,10 @@ moves = [
     move("mixing", upper, single(mixing, 24), PICTURES, (-33, 2)),
     move("longer", upper, single("recipe", 40), STEPS, (22, -11)),
 ]
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+gpu = [results.read(x) for x in results.names() if x == "gpu-cifar"]
+tuned = results.read("cifar10-finetune")
 marks = {
     "a ViT with trained weights": tuned["metrics"]["test_accuracy"]["value"]
 }
@@ -681,8 +687,8 @@ if not gpu:
 # The grey arrows point up and to the right. Time teaches, and it opens the gap. So a run
 # climbs in zigzags, like a boat against the wind: time until the gap is wide, then variety,
 # which makes room for more time. That's why the question whether an ingredient is good has no
-# answer until you know where you are. (None of our runs got to a place where mixing wins. On
-# ImageNet, [some do](#What-time-buys-on-ImageNet).)
+# answer until you know where you are. (In none of our comparisons does mixing win yet. On
+# ImageNet, [it does](#What-time-buys-on-ImageNet).)
 #
 # The largest step is from the lower half of the map to the upper one: nine times the pictures,
 # and the steps to learn them. Left alone for two hours on a CPU, the recipe ends at 77%.

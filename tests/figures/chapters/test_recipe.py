@@ -33,7 +33,7 @@ def test_curves_part_and_end_on_their_numbers():
 def test_what_an_ingredient_brings_is_the_mean_of_its_seeds():
     figure, alt = recipe.brings(ROWS, 1.5)
     (axes,) = figure.axes
-    assert words(axes) == ["+3.0", "-1.0"]
+    assert words(axes) == ["+3.0", "\N{MINUS SIGN}1.0"]
     seeds, stem, mean = axes.lines[1:4]
     assert list(seeds.get_xdata()) == [2, 3, 4]
     assert [*stem.get_xdata(), *mean.get_xdata()] == [0, 3, 3]

@@ -164,7 +164,8 @@ def brings(rows: Sequence[Row], band: float) -> "tuple[Figure, str]":
         look = {"va": "center", "color": color, "weight": "bold"}
         look["ha"] = "right" if is_left else "left"
         offset = (-9 if is_left else 9, 0)
-        note(axes, f"{row.mean:+.1f}", (far, place), offset, 11, **look)
+        words = f"{row.mean:+.1f}".replace("-", "\N{MINUS SIGN}")
+        note(axes, words, (far, place), offset, 11, **look)
     names = [textwrap.fill(row.words, LETTERS) for row in rows]
     axes.set_yticks(range(len(rows)), names, fontsize=11)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):

@@ -196,8 +196,7 @@ figures.show(*drawings.triangle(x, weights @ x))
 # * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
 # * $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over?
 #
-# All tokens share the same three matrices. Let's make some up. The first turns vectors and
-# doubles them, the second does nothing, the third stretches the second number tenfold.
+# All tokens share the same three matrices. Let's make some up:
 #
 # $$
 # \mathbf{U}_q = \begin{pmatrix} 0 & 2 \\ -2 & 0 \end{pmatrix}, \qquad
@@ -381,11 +380,11 @@ print("the colours are right, and the attention is at the twins")
 # from −32 to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
 # not the patch itself.
 #
-# Now watch it being learned. Rows ask, columns answer; the triangle marks the framed patch's
-# row, and on the dotted line patches look at themselves. By step 20 the network is in the
-# trap: the purple square at the end of the third row looks almost only at itself. Then it
-# climbs out, and in the end its map is the right one, for a puzzle that it has never seen.
-# Nobody ever showed it a map.
+# Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
+# line patches look at themselves. By step 20 some are in the trap: the purple square at the
+# end of the third row looks almost only at itself. Then they climb out, and in the end the
+# map is the right one, for a puzzle that the network has never seen. Nobody ever showed it
+# a map.
 #
 # ## Several questions at once
 #
@@ -411,9 +410,8 @@ figures.show(*drawings.layer())
 
 
 # %% [markdown]
-# In code, one linear layer serves all heads. It makes $3D$ numbers per token: all
-# queries, then all keys, then all values, each of the three in the order of the heads. The
-# einops pattern cuts them up.
+# In code, one linear layer makes $3D$ numbers per token: the queries of all heads, then
+# their keys, then their values. The einops pattern cuts them up.
 
 
 # %% tags=["teaches"]
@@ -463,7 +461,7 @@ print(f"head by head or all at once: the same {alone.numel():,} outputs")
 #
 # ## To attention, a picture is a bag
 #
-# There's something this layer can't know. To see it, shuffle the tokens before they go in:
+# There's something this layer can't know. Shuffle the tokens before they go in, and compare:
 
 # %%
 layer, x = MultiHeadAttention(48, 4), torch.randn(1, 7, 48)
@@ -472,11 +470,10 @@ same = torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-5)
 print("the same outputs, in shuffled order:", same)
 
 # %% [markdown]
-# Each token gets exactly what it got before, only in another row. (This is called
-# *permutation equivariance*.) Queries, keys and values are made token by token, and neither a
-# softmax nor a sum cares about the order of its terms. So to attention, a photograph is a bag
-# of patches. No patch can ask who's above it, and two patches with equal numbers stay equal
-# for good.
+# Each token gets what it got before, only in another row. (This is called *permutation
+# equivariance*.) Queries, keys and values are made token by token, and neither a softmax nor
+# a sum cares about the order of its terms. So to attention, a photograph is a bag of patches.
+# No patch can ask who's above it, and two patches with equal numbers stay equal for good.
 #
 # The cure is to write each token's place into it before it goes in. [Chapter
 # 4](04_vit.ipynb) does that, with *position embeddings*.
@@ -614,17 +611,17 @@ table(stages)
 # %% [markdown]
 # The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
 # gone dark. The table says the same for all of the dark cloth, seven patches of the cap and
-# twenty-one of the jacket. They came in as good as alike; after block 8 the cap is at 0.8
-# and the jacket at 0.2. The dark square has found out what it's a piece of, and nobody ever
-# told it where a cap ends.
+# twenty-one of the jacket. The cap came in as much like the jacket as like itself, and after
+# block 8 it's 0.8 like itself and 0.2 like the jacket. The dark square has found out what
+# it's a piece of, and nobody ever told it where a cap ends.
 #
 # **Was that attention?** Positions did part of it, before anybody had looked at anything.
 # But see what attention *adds* to each token, at the plus sign in the drawing. In block 1,
 # whose heads look for dark cloth, the cap and the jacket get much the same. In block 8 the
 # pieces of the cap get nearly the same thing (0.9), and the jacket nothing like it (0.0).
 #
-# And if you switch attention off, in any of [three ways](#Was-it-attention?), the jacket
-# stays at 0.6 or more.
+# And if you switch attention off, in any of three ways, the jacket stays at 0.6 or more.
+# (It's one photograph, and [not quite a proof](#Was-it-attention?).)
 #
 # ## What to take with you
 #

@@ -388,7 +388,7 @@ print("the colours are right, and the attention is at the twins")
 #
 # ## Several questions at once
 #
-# A softmax has only 100 percent to give away. Suppose a patch needs to hear from two
+# A softmax has only 100% to give away. Suppose a patch needs to hear from two
 # others, and gives each of them half. If their values are three and seven, it gets five.
 # If they're four and six, it gets five again. Two attentions would get both numbers.
 #
@@ -481,8 +481,8 @@ print("the same outputs, in shuffled order:", same)
 # ## What the cap looks at
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
-# tokens carry positions. It has twelve *blocks* (the dashed frame in the drawing), each
-# with three heads. `load` and `record_attention`, from the book's package, open it and
+# tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
+# drawing), each with three heads. `load` and `record_attention`, from the book's package, open it and
 # collect its maps.
 
 # %%
@@ -522,8 +522,8 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # braid, the brim, the far end. (The last blocks, which we left out, mostly look at the
 # corners. [Chapter 15](15_inside.ipynb) finds out why.)
 #
-# And when a lens of her glasses asks, or a star of the flag? Tap one and see, or [look it
-# up](#All-thirty-six-maps).
+# And when a lens of her glasses asks, or a star of the flag? Point at one and see, or [look
+# it up](#All-thirty-six-maps).
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 

@@ -28,7 +28,7 @@ check: setup  ## format, lint, fast tests: under a minute
 
 test: setup  ## everything that CI runs: lint, site, tests, browser, notebooks
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/python tools/site_build.py
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python tools/nbval.py
 
 sync: setup  ## package -> taught cells of texts and notebooks

@@ -85,27 +85,16 @@ def fork():
     return Fork
 
 
-def pytest_collection_modifyitems(config, items):
-    """Skip what is marked `gpu` where there is no CUDA device; `make test`."""
-    if config.getoption("loadgroup", False):
-        in_groups(items)
+def pytest_collection_modifyitems(items):
+    """Skip what is marked `gpu` where there is no CUDA device.
+
+    Files of short tests come last, so that all workers of `make test`, which
+    get whole files, are done at about the same time.
+    """
+    long = {x.path for x in items if {"slow", "browser"} & {*x.keywords}}
+    items.sort(key=lambda item: item.path not in long)
     if torch.cuda.is_available():
         return
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-
-
-def in_groups(items):
-    """One of the workers gets a whole file: it makes its fixtures once.
-
-    All clients are one group, for what they import. Files of short tests come
-    last, so that all workers are done at about the same time.
-    """
-    long = {x.path for x in items if {"slow", "browser"} & {*x.keywords}}
-    for item in items:
-        folder, name = item.path.parent.name, item.path.stem
-        group = folder if folder == "clients" else f"{folder}/{name}"
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item.path not in long)

@@ -15,9 +15,6 @@ from PIL import Image
 import vitedu
 from vitedu.weights import convert
 
-# one group, so that each library's programs run once
-pytestmark = pytest.mark.xdist_group("lines")
-
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location(
     "table", ROOT / "benchmarks/lines/table.py"

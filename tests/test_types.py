@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-pytestmark = [
-    # torch's types: 20 seconds where they are not in the cache
-    pytest.mark.slow,
-    pytest.mark.xdist_group("mypy"),
-]
+# torch's types: 20 seconds where they are not in the cache
+pytestmark = pytest.mark.slow
 
 # What a user writes, with the types that they expect.
 RIGHT = """

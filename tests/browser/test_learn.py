@@ -12,7 +12,7 @@ import vitedu
 from vitedu.data import glyphs
 from vitedu.plain import ViT, train_step, warmup_cosine
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("learn")]
+pytestmark = pytest.mark.browser
 
 PAGE = "book/try.html"
 # The station without the rest of the page, which takes far longer to open.

@@ -9,7 +9,7 @@ from vitedu.data import folder_of, load_folder, photo
 from vitedu.interpret import components, removal, similar_to
 from vitedu.interpret.tokens import patch_tokens
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("try")]
+pytestmark = pytest.mark.browser
 
 ASK = """async ([pixels, changes, code]) => {
   const array = new Float32Array(pixels);

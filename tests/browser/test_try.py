@@ -12,8 +12,7 @@ from tests.photographs import photographed
 from vitedu.data import load_dataset, normalise, photo
 from vitedu.data.readers.photos import PHOTOS
 
-# one group, so that the large network is loaded by one worker
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("try")]
+pytestmark = pytest.mark.browser
 
 PAGE = "book/try.html"
 TINY, REAL = "mnist-tiny", "ViT-Ti/16"

@@ -8,7 +8,7 @@ import torch
 import vitedu
 from vitedu.data import load_dataset, normalise, photo
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("try")]
+pytestmark = pytest.mark.browser
 
 PAGE = "book/try.html"
 # Random numbers through one kernel, of each kind; the numbers that come out.

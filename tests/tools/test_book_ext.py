@@ -16,12 +16,7 @@ ROOT = Path(__file__).parents[2]
 for package in ("sphinx_book_theme", "myst_nb", "fontTools"):
     pytest.importorskip(package, reason="the book's tools are not installed")
 icons = pytest.importorskip("icons")
-pytestmark = [
-    # a site is built
-    pytest.mark.slow,
-    # by one worker
-    pytest.mark.xdist_group("small site"),
-]
+pytestmark = pytest.mark.slow  # a site is built
 
 PIXEL = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk"

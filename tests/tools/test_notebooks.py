@@ -98,11 +98,6 @@ def test_hidden_cells_are_folded_in_jupyter_and_colab(notebook):
 # --------------------------------------------------------------- the setup cell
 
 
-def in_a_kernel(test):
-    """Kernels take seconds to start, and one worker starts them all."""
-    return pytest.mark.slow(pytest.mark.xdist_group("kernels")(test))
-
-
 def outcome(source, tmp_path, before="pass"):
     """What a fresh kernel shows for a cell: its outputs without `before`'s."""
     cells = [nbformat.v4.new_code_cell(each) for each in (before, source)]
@@ -119,7 +114,7 @@ def outcome(source, tmp_path, before="pass"):
 MISSING = "import sys; sys.modules['vitedu'] = None"
 
 
-@in_a_kernel
+@pytest.mark.slow  # a kernel takes seconds to start
 @pytest.mark.parametrize("address", ["OWNER/" + "vitedu", "nothing-here"])
 def test_setup_that_cannot_install_stops_with_one_sentence(
     notebook, tmp_path, address
@@ -245,7 +240,7 @@ def test_the_digest_ignores_where_in_the_package_a_name_lives():
     assert one != digest("pass", "from torch.a import f, g as h\nf(h)")
 
 
-@in_a_kernel
+@pytest.mark.slow  # a kernel takes seconds to start
 def test_executing_twice_gives_the_same_bytes_and_a_silent_setup(tmp_path):
     text, path = tmp_path / "07_words.py", tmp_path / "07_words.ipynb"
     text.write_text(TEXT)

@@ -100,11 +100,14 @@ def timms(name: str) -> Checkpoint:
     """What `load` would read from a file of timm's network; on meta."""
     if name.partition(".")[0] not in of_timm():
         raise unknown("model of timm", name, of_timm())
-    from timm import create_model
+    from timm.models import create_model, is_model_in_modules
 
+    # without numbers on meta either, where that can be asked for: it's slow
+    plain = is_model_in_modules(name, ["vision_transformer", "deit"])
+    options = {"weight_init": "skip"} if plain else {}
     # it raises what its layers do
     with explained(f"timm has no {name}", Exception), torch.device("meta"):
-        model = create_model(name)
+        model = create_model(name, **options)
     if what := timm.foreign_part(model):
         raise UserError(
             f"timm's {name} has {what}, which vitedu's network doesn't"

@@ -37,20 +37,23 @@ def test_the_arrow_is_as_long_as_a_resnet_needs():
 
 def test_the_band_has_its_ends_in_words():
     ratio = torch.tensor([5.0, 3.0])
+    ends = torch.stack([ratio - 1, ratio + 2])
     figure, alt = scaling.times(
-        torch.tensor([55.0, 1200]), ratio, ratio - 1, ratio + 2, REAL
+        torch.tensor([55.0, 1200]), ratio, ends.mul(2), ends, REAL
     )
-    assert "5.0 times (4.0 to 7.0) at 55 exaFLOPs" in alt
-    assert "3.0 times (2.0 to 5.0) at 1,200" in alt
+    assert "5.0 times (4.0 to 7.0, stretched 8.0 to 14.0) at 55 exa" in alt
+    assert "3.0 times (2.0 to 5.0, stretched 4.0 to 10.0) at 1,200" in alt
     assert words(figure.axes[0]) == ["R152x2", "the paper: 2 to 4"]
 
 
 def test_every_set_has_its_interval():
     found = {"mean": (4.0, 2.8, 5.8), "Flowers": (44.0, 17.0, 80.0)}
-    figure, alt = scaling.sets(found)
+    figure, alt = scaling.sets(found, 16)
     ends = [list(line.get_xdata()) for line in figure.axes[0].lines[::2]]
     assert ends == [[2.8, 5.8], [17.0, 80.0]]
     assert "mean 4.0 (2.8 to 5.8); Flowers 44.0" in alt
+    inside = [x.get_markerfacecolor() for x in figure.axes[0].lines[1::2]]
+    assert inside[0] != "white" == inside[1]  # no ResNet took 44 times as much
 
 
 def test_the_arrow_goes_back_to_the_first_resnet_as_good_as_a_vit():

@@ -1,10 +1,10 @@
 """Chapter 17: puzzles of glyphs, who learns which, and shuffled pieces."""
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from vitedu.figures.chapters.resnets import NETWORKS, standard_error
@@ -15,12 +15,14 @@ from vitedu.figures.schematic import rectangle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-FRESH = 250_000  # where pictures that never come back are drawn
+FRESH = 76_800  # 1,200 steps of 64: as many as never come back
 NUMBERS = {"300": 300, "1k": 1_000, "3k": 3_000, "10k": 10_000, "30k": 30_000}
 NUMBERS |= {"fresh": FRESH}
+TICKS = {place: name for name, place in NUMBERS.items()} | {FRESH: "77k"}
+NARROW = TICKS | {NUMBERS["30k"]: ""}  # no room for all
 SHIFTS = {"hybrid": 0.92, "resnet": 1.0, "vit": 1.08}  # to tell them apart
+CONTRAST = 1.7  # of the puzzles' greys, 0.25 and 0.75
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
 
@@ -28,11 +30,11 @@ def puzzles(
     rows: Mapping[str, tuple[Tensor, Sequence[str]]],
     alt: str,
     framed: Tensor | None = None,
-) -> "tuple[Figure, str]":
+) -> tuple[Figure, str]:
     """Rows of grey pictures (n, h, w) in 0..1, with words under each.
 
     Lines show the patches of 4 x 4 pixels. Which of the glyphs `framed` (m, 4,
-    4) are in a picture is marked by a frame.
+    4) are in a picture is marked by a frame. Greys are drawn farther apart.
     """
     columns = max(len(words) for _, words in rows.values())
     height = 0.3 + WIDTH / columns
@@ -42,7 +44,7 @@ def puzzles(
     for row, (name, (images, words)) in zip(grid, rows.items(), strict=True):
         row[0].set_ylabel(name, fontsize=12)
         for axes, image, said in zip(row, images, words, strict=True):
-            draw_picture(axes, image[None])
+            draw_picture(axes, (image[None] - 0.5) * CONTRAST + 0.5)
             for place in range(4, image.shape[0], 4):
                 look = {"color": PATCHES, "linewidth": 0.8}
                 axes.axhline(place - 0.5, **look)
@@ -64,19 +66,19 @@ def corners(image: Tensor, glyphs: Tensor) -> list[tuple[int, int]]:
     return [(int(y), int(x)) for y, x in (far < 0.25).any(dim=2).nonzero()]
 
 
-def pieces(shown: Mapping[str, Tensor], alt: str) -> "tuple[Figure, str]":
+def pieces(shown: Mapping[str, Tensor], alt: str) -> tuple[Figure, str]:
     """Photographs (3, h, w) in 0..1, side by side with their names."""
     return pictures(shown, alt)
 
 
 def jumbled(
     shown: Mapping[str, tuple[Tensor, Tensor, Sequence[str]]],
-) -> "tuple[Figure, str]":
+) -> tuple[Figure, str]:
     """Photographs (3, h, w) in 0..1, in pieces too, and two answers to those.
 
     The second is given with the table of positions in the pieces' order.
     """
-    figure, (above, below) = chart(WIDTH, 4.7, 2, len(shown))
+    figure, (above, below) = chart(WIDTH, 4.5, 2, len(shown))
     told = []
     for over, axes, (name, (whole, picture, (alone, both))) in zip(
         above, below, shown.items(), strict=True
@@ -85,15 +87,18 @@ def jumbled(
         draw_picture(axes, picture)
         for each in (over, axes):
             each.set(xticks=[], yticks=[])
-        axes.set_title(alone.replace(", ", "\n"), fontsize=11, color=CLASS)
-        look = {"fontsize": 11, "color": ATTENTION, "weight": "bold"}
-        axes.set_xlabel(both.replace(", ", "\n"), **look)
+        words = alone.replace(", ", "\n") + "\n" * 3  # and room for `both`
+        axes.set_xlabel(words, fontsize=11, color=CLASS, linespacing=1.3)
+        look = {"ha": "center", "va": "top", "transform": axes.transAxes}
+        look |= {"color": ATTENTION, "weight": "bold", "linespacing": 1.3}
+        words = both.replace(", ", "\n")
+        axes.text(0.5, -0.33, words, fontsize=11, **look)
         told.append(f"{name}: {alone}; with its table shuffled too: {both}")
     alt = (
         "Three photographs, and under each its 196 pieces in another order, "
-        "where nothing can be made out. Above the pieces what the ViT says of "
-        "them, below what it says with its table of positions in the same "
-        f"order. {'. '.join(told)}."
+        "where nothing can be made out. Below them, in red, what the ViT says "
+        "of the pieces, and in green what it says with its table of positions "
+        f"in the same order. {'. '.join(told)}."
     )
     return figure, alt
 
@@ -101,37 +106,40 @@ def jumbled(
 def by_number(
     metrics: Mapping[str, Mapping[str, Any]],
     panels: Mapping[str, str],
-) -> "tuple[Figure, str]":
+) -> tuple[Figure, str]:
     """Accuracy over the number of pictures to learn from.
 
     A panel is a task, by its title. Rows are called "vit-same-off-10k" and so
     on, and one that is not there is left out. Lines are new pictures, dashed
     ones those learned from; a small point is a seed.
     """
-    rows = math.ceil(len(panels) / 2)
-    figure, grid = chart(
-        WIDTH, 2.6 * rows, rows, 2, sharex=True, sharey=True, squeeze=False
-    )
+    places = [*range(len(panels))]
+    rows = [places[i : i + 2] for i in range(0, len(panels), 2)]
+    rows[-1] = (rows[-1] * 2)[:2]  # an odd one is twice as wide
+    heights = [2.2 if len({*row}) > 1 else 3.4 for row in rows]
+    figure = Figure(figsize=(WIDTH, sum(heights) + 0.6), layout="constrained")
+    grid = figure.subplot_mosaic(rows, height_ratios=heights)
     told = []
-    for axes, (title, task) in zip(grid.flat, panels.items(), strict=True):
-        said = []
+    for place, (title, task) in enumerate(panels.items()):
+        axes, said = grid[place], []
         for network in SHIFTS:
             said += _curve(axes, network, task, metrics)
         axes.axhline(50, color=PALE, linestyle=":", linewidth=1)
         axes.set_title(title, fontsize=12)
-        axes.set(xscale="log", xlim=(200, 450_000), ylim=(43, 103))
-        axes.set_xticks([*NUMBERS.values()], NUMBERS)
+        axes.set(xscale="log", xlim=(230, 100_000), ylim=(46, 103))
+        ticks = TICKS if rows[place // 2] == [place] * 2 else NARROW
+        axes.set_xticks([*ticks], ticks.values())
         axes.minorticks_off()
         axes.tick_params(labelsize=10)
         bare(axes)
         told.append(f"{title.replace(chr(10), ' ')}: {'; '.join(said)}")
-    dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.2}
-    grid[0, 1].plot([], [], label="its own pictures", **dashed)
-    grid[0, 1].plot([], [], color=DARK, linewidth=2, label="new ones")
-    handles, names = grid[0, 1].get_legend_handles_labels()
+    dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.6}
+    grid[0].plot([], [], label="its own pictures", **dashed)
+    grid[0].plot([], [], color=DARK, linewidth=2, label="new ones")
+    handles, names = grid[0].get_legend_handles_labels()
     look = {"fontsize": 11, "frameon": False, "ncols": 3}
     figure.legend(handles, names, loc="outside upper center", **look)
-    figure.supxlabel("pictures to learn from", fontsize=12)
+    figure.supxlabel("pictures to learn from (77k: all fresh)", fontsize=12)
     figure.supylabel("right answers (%)", fontsize=12)
     alt = (
         "Right answers in % to new pictures, and to those learned from, after "
@@ -158,7 +166,7 @@ def _curve(
         return []
     places = [SHIFTS[network] * NUMBERS[number] for number in rows]
     own = [statistics.mean(row["train_per_seed"]) for row in rows.values()]
-    look = {"color": color, "linewidth": 1.2, "alpha": 0.8}
+    look = {"color": color, "linewidth": 1.6, "alpha": 0.9}
     axes.plot(places, own, linestyle=(0, (4, 2)), **look)
     for place, row in zip(places, rows.values(), strict=True):
         seeds = row["per_seed"]
@@ -174,19 +182,20 @@ def _curve(
     return [f"{label} {new} (its own {known})"]
 
 
-def pretrained(table: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
+def pretrained(table: Mapping[str, Sequence[float]]) -> tuple[Figure, str]:
     """ImageNet accuracy over the pretraining set, a line per network.
 
     The networks are B and L, of patches 16 and 32.
     """
     figure, axes = chart(WIDTH, 3.3)
-    places = range(len(PRETRAINED))
+    places = (1.3, 14, 303)  # millions
     for name, values in table.items():
-        color = ATTENTION if "L" in name else PATCHES
+        color = ATTENTION if "L" in name else DARK
         style = "o-" if "16" in name else "o--"
         axes.plot(places, values, style, color=color, linewidth=2, label=name)
+    axes.set(xscale="log", xlim=(1, 400), ylim=(69, 90))
     axes.set_xticks(places, ["1.3 M", "14 M", "303 M"])
-    axes.set(xlim=(-0.2, 2.2), ylim=(69, 90))
+    axes.minorticks_off()
     axes.set_xlabel("photographs to pretrain on", fontsize=12)
     axes.set_ylabel("ImageNet accuracy (%)", fontsize=12)
     axes.legend(fontsize=11, frameon=False, loc="lower right", ncols=2)

@@ -137,7 +137,8 @@ figures.show(*drawings.answers(directions, lines, entries))
 
 # %% [markdown]
 # A short query gives every wind a share, even the south, so its answer isn't as near to 4
-# as you'd bet. A longer one pulls the scores apart, until only the best key counts. So the direction of a query says what it's
+# as you'd bet. A longer one pulls the scores apart, until only the best key counts. So
+# the direction of a query says what it's
 # looking for, and its length says how picky it is.
 #
 # In the figure, the query goes once around the compass. At length 50 the curve is four
@@ -376,14 +377,15 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line: −32 for the others. An equal glyph
-# lifts that to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
+# By its colour. Look at the scores in the last line. An equal glyph lifts the score
+# from −32 (that's the others) to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
 # not the patch itself.
 #
 # Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
 # line patches look at themselves. By step 20 some are in the trap: the purple square at the
-# end of the third row looks almost only at itself. At step 40 it's worse, 18% on average.
-# Then they climb out, and in the end the map is the right one, for a puzzle that the network has never seen. Nobody ever showed it
+# end of the third row looks almost only at itself. At step 40, on average, it's worse.
+# Then they climb out, and in the end the map is the right one, for a puzzle that the
+# network has never seen. Nobody ever showed it
 # a map.
 #
 # ## Several questions at once
@@ -513,8 +515,8 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
 # above. Nobody built that in. And it isn't just this patch: over all patches of [four
 # photographs](#All-thirty-six-maps), that one neighbour gets between 61 and 75% of
-# the head's attention, on average over a photograph. (Mind the scales: full yellow is 60% in
-# blocks 2 and 3, and 6% in the other two.)
+# the head's attention, on average over a photograph. (Mind the scales: yellow is ten times as
+# much there as in the other two blocks.)
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. (The last blocks, which we left out, mostly look at the
@@ -612,14 +614,14 @@ table({name: usual[name] for name in [*order, "after block 8"]})
 # twenty-one of the jacket. The cap came in as much like the jacket as like itself, and after
 # block 8 it's 0.8 like itself and 0.2 like the jacket.
 #
-# **Was that attention?** Positions did part of it (0.7 became 0.3), before anybody had looked
-# at anything. After block 1, whose heads look for dark cloth, cap and jacket are alike again.
-# By block 4 the jacket is down to 0.2, and after block 8 it's still there, while the pieces of
-# the cap have moved closer together.
+# **Was that attention?** Positions did part of it, before anybody had looked at anything.
+# After the first block, whose heads look for dark cloth, cap and jacket are alike again. By
+# the fourth they're apart. At the eighth the jacket is where it was, while the pieces of the
+# cap have moved closer together.
 #
-# See what attention *adds* to each token, at the plus sign in the drawing. In block 1, the cap
-# and the jacket get much the same. In block 8 the pieces of the cap get nearly the same thing
-# (0.9), and the jacket nothing like it (0.0). And if you switch attention off, in any of three
+# See what attention *adds* to each token, at the plus sign in the drawing. In the first block,
+# the cap and the jacket get much the same. In the eighth the pieces of the cap get nearly the
+# same thing, and the jacket nothing like it. And if you switch attention off, in any of three
 # ways, the jacket ends at 0.6 or more. (It's one photograph, and [no
 # proof](#Was-it-attention?).)
 #

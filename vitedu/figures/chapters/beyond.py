@@ -274,7 +274,7 @@ def cells(
     ones that nobody found, `missed`, dotted.
     """
     height, width = picture.shape[1:]
-    more = 0.4 if right is None else 0.7
+    more = 0.4 if right is None else 0.8
     figure, axes = chart(WIDTH, WIDTH * height / width + more)
     axes.axis("off")
     draw_picture(axes, picture)

@@ -296,8 +296,8 @@ def cells(
         rectangle(axes, (x, y), (x2 - x, y2 - y), **box)
     if right is not None:
         words = "dashed: fits no true box   dotted: missed"
-        look = {"transform": axes.transAxes, "fontsize": 11}
-        axes.text(0.02, -0.15, words, **look)
+        axes.set_anchor("N")  # room for the words
+        figure.text(0.02, 0.02, words, fontsize=11)
     counted = ", ".join(
         f"{len(some)} {name}"
         + (f" ({int(right[k].sum())} right)" if right is not None else "")

@@ -118,13 +118,13 @@ for dtype in (torch.float32, torch.float16):
 #
 # **What do numbers lose when they have only sixteen bits, how do you train with them all the
 # same, and what do you get for it?** By the end you'll know what killed that run, and your step
-# will need about 40% less memory. And you'll have seen six lines make a ViT nine times as fast,
-# though sixteen bits are only one of the six.
+# will need about 40% less memory. And you'll have seen six lines make a ViT nine times as fast.
+# Sixteen bits are just one of them.
 #
 # ## Sixteen bits
 #
 # A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits times a
-# power, but a power of two. One bit is the sign, some are the exponent $e$, and the remaining
+# power, only that it's a power of two. One bit is the sign, some are the exponent $e$, and the remaining
 # $k$ are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth in three
 # formats:
 
@@ -164,7 +164,7 @@ for name, dtype in FORMATS.items():
 # %% [markdown] tags=["predict"]
 # You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded to
 # $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second whole
-# number.
+# number, so $2049$ is a tie as well.
 #
 # ## Three ways to lose a number
 #

@@ -38,10 +38,13 @@ def test_the_answer_stands_between_question_and_truth():
 def test_one_digit_under_several_masks():
     masks = torch.stack([MASK, ~MASK])
     picture, answers = PICTURES[0], PICTURES[:2]
-    figure, alt = unlabelled.guesses(picture, masks, answers, [4, 9])
+    figure, alt = unlabelled.guesses(picture, masks, [1, 7], answers, [4, 9])
     first, second = (shown(axes) for axes in figure.axes[1:3])
     assert not np.allclose(first, second)
-    assert "covered in 2 ways" in alt and alt.endswith("as 4, 9.")
+    told = [axes.get_xlabel() for axes in figure.axes]
+    assert told[1:3] + told[4:] == ["1", "7", "4", "9"]
+    assert "covered in 2 ways" in alt and "on black as 1, 7" in alt
+    assert alt.endswith("as 4, 9.")
 
 
 def test_the_step_is_named_from_which_on_the_mean_is_beaten():

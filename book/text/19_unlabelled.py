@@ -356,10 +356,17 @@ print("check: the copy is further from the truth, and easier to read")
 # %% [markdown]
 # The mean digit is even harder to read than black. But the copy wins, and by far. Now look at its
 # error! Its pixels are *further* from the truth than our network's, and even than the mean digit's.
-#
-# How can a worse picture be easier to read? The copy settles for one digit, with sharp strokes,
-# and often it's the right one. Our network hedges. Where there could be a 4 or a 9, the squared
-# error is lowest for something between the two, in grey.
+# How can a worse picture be easier to read? Here are the first six of the 500:
+
+# %% tags=["hide-input"]
+rows = {"painted": filled[:6], "copied": ways["copied"][:6]}
+rows = {name: shown(images) for name, images in rows.items()}
+figures.show(*unlabelled.completed(shown(whole[:6]), covers[:6], rows))
+
+# %% [markdown]
+# The copy settles for one digit, with sharp strokes. It may be quite a wrong one: look what becomes
+# of the 4. But more often it's right. Our network hedges. Where there could be a 4 or a 9, the
+# squared error is lowest for something between the two, in grey.
 #
 # You can watch it hedge. Choose what it may see: `keep` has a 1 for each patch that stays. Leave
 # about twelve, since that's what it has learned with. On the site you can do it by hand: which
@@ -403,9 +410,9 @@ print("check: strips become a 4, and the lower half of this 4 a 9")
 # Every one of them is the 4 on the left. On black, the classifier takes the three strips for a 5,
 # a 4 and a 1. Completed, each is a 4.
 #
-# In the last picture the network sees nothing above the crossbar. It paints a grey cloud on top,
-# round enough for the classifier to say 9. That's no mistake: the lower half of this 4 is also the
-# lower half of many a 9, and you'd have had to guess, too. What was hidden is gone. What comes
+# In the last picture completing does harm. The network sees nothing above the crossbar, and paints
+# a grey cloud on top, round enough for the classifier to say 9. But you'd have had to guess, too:
+# the lower half of this 4 is also the lower half of many a 9. What was hidden is gone. What comes
 # back is what digits usually look like, and the network found *that* out by itself.
 #
 # ## Frozen, and then set free
@@ -557,7 +564,7 @@ figures.show(*unlabelled.by_labels(cifar))
 # The ViT paper tried this a year before MAE, in a paragraph of its appendix. *Masked patch
 # prediction* (MPP) follows BERT, which learned language by filling in missing words.
 # Half of the patches are [spoilt](#Spoiling,-to-the-letter), most of them by putting a mask token
-# in their place. So the encoder still sees 49 tokens, and there's no decoder. Instead of pixels,
+# in their place. So the encoder still gets all 49 tokens, and there's no decoder. Instead of pixels,
 # a linear head has to name one colour for each spoilt patch: its mean colour, with three bits for
 # each of red, green and blue.
 #

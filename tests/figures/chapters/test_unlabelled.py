@@ -33,6 +33,9 @@ def test_the_answer_stands_between_question_and_truth():
     for answer, truth in zip(panels[3:6], panels[6:], strict=True):
         assert np.allclose(answer, 1 - truth, atol=0.02)
     assert alt.startswith("3 handwritten digits") and "50%" in alt
+    both = {"painted": PICTURES, "copied": PICTURES}
+    figure, alt = unlabelled.completed(PICTURES, masks, both, 4)
+    assert len(figure.axes) == 12 and "painted and copied" in alt
 
 
 def test_one_digit_under_several_masks():

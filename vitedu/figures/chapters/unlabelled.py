@@ -68,24 +68,31 @@ def _strips(
 
 
 def completed(
-    pictures: Tensor, masks: Tensor, found: Tensor, patch: int = 4
+    pictures: Tensor,
+    masks: Tensor,
+    found: Tensor | Mapping[str, Tensor],
+    patch: int = 4,
 ) -> "tuple[Figure, str]":
     """Pictures (b, 1, h, w) in 0..1: what was shown, what was found, truth.
 
-    `masks` (b, n) are True where a patch was hidden.
+    `masks` (b, n) are True where a patch was hidden. Answers of several are
+    given by name.
     """
-    figure, grid = _strips(3, len(pictures), ("shown", "completed", "true"))
-    for column, (picture, mask, answer) in enumerate(
-        zip(pictures, masks, found, strict=True)
-    ):
-        draw_picture(grid[0, column], seen(picture, mask, patch))
-        draw_picture(grid[1, column], answer)
-        draw_picture(grid[2, column], picture)
+    named = found if isinstance(found, Mapping) else {"completed": found}
+    words = ("shown", *named, "true")
+    figure, grid = _strips(len(words), len(pictures), words)
+    covered = [
+        seen(x, mask, patch) for x, mask in zip(pictures, masks, strict=True)
+    ]
+    rows = (covered, *named.values(), pictures)
+    for line, row in zip(grid, rows, strict=True):
+        for axes, picture in zip(line, row, strict=True):
+            draw_picture(axes, picture)
     hidden = masks.double().mean().item()
     alt = (
         f"{len(pictures)} handwritten digits. Above, what the network was "
         f"shown: {hidden:.0%} of the patches are covered. In the middle the "
-        "pictures as it completed them, below as they are."
+        f"pictures as {' and '.join(named)}, below as they are."
     )
     return figure, alt
 

@@ -239,7 +239,9 @@ def _legend(axes: "Axes", colors: Sequence[str]) -> None:
     for line_number, (color, name) in enumerate(names.items()):
         look = {"xycoords": "axes fraction", "va": "top", "weight": "bold"}
         offset = (0, -6 - 14 * line_number)
-        note(axes, name, (0.45, 1), offset, 10.5, color=color, **look)
+        note(
+            axes, name, (0.79, 1), offset, 10.5, ha="right", color=color, **look
+        )
 
 
 def rounded(change: float) -> str:

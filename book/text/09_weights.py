@@ -972,7 +972,7 @@ if published:
 #
 # In the table of scores $q k^\top$, row $i$ says how much token $i$ wants from each other
 # token. Swap q and k, and you get the transposed table: row $i$ now says how much each
-# other token wants from token $i$. Chapter 2 called the query a question. After the swap,
+# other token wants from token $i$. In chapter 2, a token asks with its query. After the swap,
 # each token takes from those that would have liked to ask *it*. It's as if you read a
 # list of who admires whom the wrong way round.
 #

@@ -546,7 +546,7 @@ print(f"{record['hardware']}, {record['date']}")
 # start to fine-tune it.
 #
 # **At the bottom, accuracy is blind.** With the tanh GELU or the wrong epsilon, not one of
-# the thousand answers changes, and yet the dots show that the logits do. Bilinear resizing
+# the thousand answers changes, although the dots show that the logits do. Bilinear resizing
 # even gets a few *more* right, though [too few to mean anything](#The-whole-table).
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one. First
@@ -793,10 +793,11 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 #
 # </details>
 #
-# So other people's weights run in your class now, and you know how to find out whether they
-# arrived in one piece. But they insist on 224×224 pixels, because the table of positions has
-# a row for each of 196 patches and not one more. Your camera has more to offer. Can the same
-# weights read a larger photograph? That's [chapter 10](10_resolution.ipynb).
+# So files from other libraries run in your class now, and you know how to find out whether
+# the weights arrived in one piece. But they insist on 224×224 pixels, because the table of
+# positions has a row for each of 196 patches and not one more. Your camera has more to
+# offer. Can the same weights read a larger photograph? That's [chapter
+# 10](10_resolution.ipynb).
 #
 # ## Exercises
 #

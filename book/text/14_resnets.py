@@ -623,10 +623,10 @@ for key in ("vit", "resnet"):
 print(f"{longer['hardware']}, {longer['date']}: {longer['command']}")
 
 # %% [markdown]
-# Both know their own digits by heart now, and the ViT, which was 22 points behind on new
-# ones, is five points behind. (One seed each. We chose the ViT's rate from three, by these
-# same new digits. The ResNet had just one.) So can a ViT learn what a convolution knows from
-# birth? Nearly all of it, if it's shown often enough.
+# Both know their own digits by heart now. On new ones the ViT was 22 points behind, and now
+# it's five. (One seed each. We chose the ViT's rate from three, by these same new digits.
+# The ResNet had just one.) So can a ViT learn what a convolution knows from birth? Nearly
+# all of it, if it's shown often enough.
 #
 # Here the ViT lacked practice. In the paper, it lacks *photographs*: from nine million of
 # them, a ResNet-50 beats a ViT-B/32 that costs about as much, and from 90 million on, the

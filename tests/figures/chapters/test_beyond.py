@@ -5,7 +5,6 @@ import json
 import re
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -58,12 +57,20 @@ def test_the_first_component_says_where_it_differs():
     assert "but for 3, most of them" in alt
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_colours_stand_with_their_photographs(count):
-    pictures = {str(n): torch.rand(3, 8, 8) for n in range(count)}
-    figure, alt = beyond.colours(pictures, [torch.rand(4, 4, 3)] * count)
-    assert sum(len(axes.images) for axes in figure.axes) == 2 * count
-    assert alt.startswith(f"Photographs ({', '.join(pictures)})")
+def test_colours_stand_with_their_photographs():
+    pictures = {str(n): torch.rand(3, 8, 8) for n in range(3)}
+    figure, alt = beyond.colours(pictures, [torch.rand(4, 4, 3)] * 3)
+    assert sum(len(axes.images) for axes in figure.axes) == 6
+    assert alt.startswith("Photographs (0, 1, 2)")
+
+
+def test_a_patch_gets_the_outline_of_what_is_like_it():
+    like = torch.zeros(4, 4)
+    like[:, :2] = 1.0
+    figure, alt = beyond.pointed(
+        torch.rand(3, 16, 16), {"suit": (1, 0)}, [like], torch.rand(4, 4, 3)
+    )
+    assert len(figure.axes[0].collections) == 2 and "suit 50%" in alt
 
 
 def test_kin_says_how_many_patches_are_alike():
@@ -105,15 +112,19 @@ def test_cells_have_the_colour_of_their_kind():
     assert alt.endswith("found: 2 red cells, 1 white cells, 0 platelets.")
     right = [torch.tensor(x) > 0 for x in ([1, 0], [1], [])]
     picture = torch.rand(3, 12, 16)
-    figure, alt = beyond.cells(picture, boxes, names, "found", right)
-    drawn = figure.axes[0].patches
+    lost = [torch.zeros(0, 4), box + 3, torch.zeros(0, 4)]
+    figure, alt = beyond.cells(picture, boxes, names, "found", right, lost)
+    *drawn, missed = figure.axes[0].patches
     dashed = [box.get_linestyle() not in ("-", "solid") for box in drawn]
     assert dashed == [False, True, False]
-    assert "2 red cells (1 right)" in alt and alt.endswith("are dashed.")
+    assert missed.get_bbox().bounds == (4, 5, 4, 4)
+    assert "2 red cells (1 right)" in alt and alt.endswith("dashed; 1 missed.")
 
 
 def test_counts_are_off_by_their_mean_difference():
     pairs = [[[3, 1, 0], [5, 1, 2]], [[4, 1, 0], [3, 1, 0]]]
     figure, alt = beyond.counted(pairs, ("red", "white", "platelets"))
     assert len(figure.axes) == 3
+    red, white, _ = (axes.collections[0] for axes in figure.axes)
+    assert len(red.get_offsets()) == 2 and len(white.get_offsets()) == 1
     assert alt.endswith("red 1.5, white 0.0, platelets 1.0.")

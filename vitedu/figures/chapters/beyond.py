@@ -140,17 +140,47 @@ def colours(
     pictures: Mapping[str, Tensor], maps: Sequence[Tensor]
 ) -> "tuple[Figure, str]":
     """Photographs (3, h, w) over their components (gh, gw, 3)."""
-    one = len(pictures) == 1
-    figure, grid = _grid(1, 2) if one else _grid(2, len(pictures))
-    above, under = ([grid[0, 0]], [grid[0, 1]]) if one else grid
+    figure, grid = _grid(2, len(pictures))
     for axes, below, picture, colors in zip(
-        above, under, pictures.values(), maps, strict=True
+        *grid, pictures.values(), maps, strict=True
     ):
         draw_picture(axes, picture)
         below.imshow((colors * 15).round().numpy() / 15)
     alt = (
         f"Photographs ({', '.join(pictures)}), and with each its patches as "
         "colours: patches that show the same thing have nearly one colour."
+    )
+    return figure, alt
+
+
+def pointed(
+    picture: Tensor,
+    patches: Mapping[str, tuple[int, int]],
+    maps: Sequence[Tensor],
+    colors: Tensor,
+) -> "tuple[Figure, str]":
+    """A photograph (3, h, w), outlined where it is like named patches.
+
+    `maps` (gh, gw) say how similar; beside it its components (gh, gw, 3).
+    """
+    figure, grid = _grid(1, 2)
+    left, right = grid.flat
+    draw_picture(left, picture)
+    right.imshow((colors * 15).round().numpy() / 15)
+    shares = []
+    for (name, patch), each in zip(patches.items(), maps, strict=True):
+        size = tuple(picture.shape[1:])
+        fine = F.interpolate(each[None, None], size=size, mode="bilinear")[0, 0]
+        for color, width in (("black", 3.4), ("white", 1.8)):
+            look = {"colors": color, "linewidths": width}
+            left.contour(fine.numpy(), levels=[0.5], **look)
+        side = picture.shape[1] / len(each)
+        frame_patch(left, patch, side, (("black", 4), ("white", 1.5)))
+        shares.append(f"{name} {(fine > 0.5).double().mean().item():.0%}")
+    alt = (
+        f"A photograph with {len(patches)} framed patches, and outlines of "
+        f"what is like them: {', '.join(shares)} of the picture. Beside it, "
+        "the patches as colours."
     )
     return figure, alt
 
@@ -174,8 +204,7 @@ def kin(
         shares.append(f"{(each > 0.5).double().mean().item():.0%}")
     alt = (
         "Photographs with one framed patch each, and how similar the other "
-        f"patches are to it: bright are {', '.join(shares)} of them, which "
-        "show the same thing."
+        f"patches are to it: bright are {', '.join(shares)} of them."
     )
     return figure, alt
 
@@ -237,13 +266,16 @@ def cells(
     names: Sequence[str],
     what: str,
     right: Sequence[Tensor] | None = None,
+    missed: Sequence[Tensor] = (),
 ) -> "tuple[Figure, str]":
     """A picture (3, h, w) with the boxes (n, 4) of each class.
 
-    Those that aren't `right`, (n,) of bool for each class, are dashed.
+    Those that aren't `right`, (n,) of bool for each class, are dashed, and true
+    ones that nobody found, `missed`, dotted.
     """
     height, width = picture.shape[1:]
-    figure, axes = chart(WIDTH, WIDTH * height / width + 0.4)
+    more = 0.4 if right is None else 0.8
+    figure, axes = chart(WIDTH, WIDTH * height / width + more)
     axes.axis("off")
     draw_picture(axes, picture)
     thin = 0.4 if sum(map(len, boxes)) > 100 else 1.0
@@ -259,12 +291,20 @@ def cells(
         axes.text(
             0.02 + 0.34 * k, -0.07, words, fontsize=12, weight="bold", **look
         )
+    for x, y, x2, y2 in torch.cat([torch.zeros(0, 4), *missed]).tolist():
+        box = {"fill": False, "ec": "black", "lw": 1.3, "ls": ":"}
+        rectangle(axes, (x, y), (x2 - x, y2 - y), **box)
+    if right is not None:
+        words = "dashed: fits no true box   dotted: missed"
+        axes.set_anchor("N")  # room for the words
+        figure.text(0.02, 0.02, words, fontsize=11)
     counted = ", ".join(
         f"{len(some)} {name}"
         + (f" ({int(right[k].sum())} right)" if right is not None else "")
         for k, (name, some) in enumerate(zip(names, boxes, strict=True))
     )
-    dashed = "" if right is None else " Wrong ones are dashed."
+    lost = sum(map(len, missed))
+    dashed = "" if right is None else f" Wrong ones are dashed; {lost} missed."
     return (
         figure,
         f"A microscope picture of blood with boxes, {what}: {counted}.{dashed}",
@@ -274,18 +314,22 @@ def cells(
 def counted(
     pairs: Sequence[Sequence[Sequence[int]]], names: Sequence[str]
 ) -> "tuple[Figure, str]":
-    """Cells counted and true, (pictures, classes) each, one dot a picture."""
+    """Cells counted and true, (pictures, classes) each.
+
+    A dot is as large as there are pictures with these two numbers, and a line
+    is at the mean of the true ones.
+    """
     found, true = (torch.tensor(each) for each in pairs)
-    figure, grid = chart(WIDTH, 2.4, 1, len(names))
+    figure, grid = chart(WIDTH, 2.7, 1, len(names))
     listed = []
     for k, (axes, name) in enumerate(zip(grid, names, strict=True)):
-        most = int(max(found[:, k].max(), true[:, k].max())) + 1
-        shift = torch.rand(
-            2, len(found), generator=torch.Generator().manual_seed(0)
-        )
-        x, y = true[:, k] + 0.5 * shift[0] - 0.25, found[:, k] + 0.5 * shift[1]
+        both = torch.stack([true[:, k], found[:, k]], dim=1)
+        places, times = both.unique(dim=0, return_counts=True)
+        most, mean = int(both.max()) + 1, true[:, k].double().mean().item()
         axes.plot([0, most], [0, most], color=DARK, linewidth=1)
-        axes.scatter(x, y - 0.25, s=12, color=LOOKS[k][0], alpha=0.6, lw=0)
+        axes.axhline(mean, color="0.5", linestyle="--", linewidth=1)
+        look = {"color": LOOKS[k][0], "alpha": 0.6, "lw": 0, "zorder": 3}
+        axes.scatter(*places.T, s=7 * times + 5, **look)
         axes.set_title(name, fontsize=11)
         axes.set(xlim=(-0.6, most + 0.6), ylim=(-0.6, most + 0.6))
         axes.set_aspect("equal")

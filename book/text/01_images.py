@@ -48,12 +48,10 @@ figures.show(*drawings.answers(small, guesses, seen))
 # can. (A pickelhaube is the Prussian helmet with the spike, a bearskin the tall fur hat
 # of the Buckingham Palace guards. Don't ask about the airship.)
 #
-# The surprise is where that answer comes from. For years, the networks that named
-# photographs were *convolutional* ones, with a bit of eyesight built in: small windows
+# For years, the networks that could do this had a bit of eyesight built in: small windows
 # that slide over the picture and compare each pixel with its neighbours. This one has
-# almost nothing of the kind. It's a Transformer, and Transformers were made for
-# sentences: they take in one vector per word, let the vectors exchange what they know,
-# and answer.
+# almost nothing of the kind. It's a Transformer, and Transformers were made for sentences.
+# They take in one vector per word, let the vectors exchange what they know, and answer.
 #
 # But you gave it a photograph, and there isn't a word in it. **So what does a Transformer
 # read when it looks at a picture?**
@@ -66,13 +64,13 @@ figures.show(*figures.network("patches"))
 #
 # ## Cut it up
 #
-# A sentence splits into words at the spaces, but a picture has no spaces. The paper that
-# introduced the ViT ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) has an
-# answer that's almost rude: put a square grid over the picture and cut.
+# A sentence comes apart at the spaces, but a picture has none. The paper that introduced
+# the ViT ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) has an answer
+# that's almost rude: put a square grid over the picture and cut.
 #
-# We take a square out of the photograph, resize it to 224×224 pixels, and keep it for
-# the whole book. It's a tensor called `picture`, with the axes `c` (red, green, blue),
-# `h` (rows) and `w` (columns), and numbers from 0 to 1.
+# We take a square of 224×224 pixels out of the photograph, and keep it for the whole
+# book. `picture` is a tensor with the axes `c` (red, green, blue), `h` (rows) and `w`
+# (columns), and its numbers go from 0 to 1.
 
 # %% tags=["hide-cell"]
 square = photo.crop((0, 20, 512, 532)).resize((224, 224))
@@ -113,54 +111,59 @@ figures.show(*photos.pictures(panels, seen))
 # You get fourteen rows of fourteen patches, in reading order, and each is a word of
 # 16×16 pixels. Hence the title of the paper, *An Image is Worth 16x16 Words*: it gives
 # the size of a word, not how many there are.
+
+# %% [markdown] tags=["predict"]
+# If you shuffle the words of a sentence, you can often still tell what it was about. So
+# let's shuffle patches: four large ones, then 49 smaller ones, then our 196. We try twenty
+# random orders of each, and take the name that the model gives most often. **When does it
+# stop seeing a uniform?**
 #
-# If you shuffle the words of a sentence, you can often still tell what it was about.
-# Let's shuffle patches: four large ones, then 49 smaller ones, then our 196. We shuffle
-# each twenty times, show one, and print how sure the model was of its best guess, on
-# average, and what it guessed most often. **At which size does the model lose her?**
+# * with 4 pieces
+# * with 49
+# * with 196
+# * never: every pixel is still there
 
 # %% tags=["hide-input"]
-panels, said = {}, []
+panels = {}
 for size in (112, 32, 16):
-    orders = range(20)
-    mixed = [drawings.shuffled(cut(picture, size), seed=s) for s in orders]
+    mixed = [drawings.shuffled(cut(picture, size), seed=s) for s in range(20)]
     with torch.no_grad():
-        best = model(2 * torch.stack(mixed) - 1).softmax(dim=-1).max(dim=-1)
-    most = best.indices.mode().values
-    times = (best.indices == most).sum()
-    number = f"{(224 // size) ** 2} patches"
-    name = model.class_names[most]
-    said.append(
-        f"{number:12}{best.values.mean():4.0%} sure, {times} times {name}"
-    )
-    panels[f"{number}:\n{name}"] = mixed[3]
+        shares = model(2 * torch.stack(mixed) - 1).softmax(dim=-1)
+    name = shares.argmax(dim=-1).mode().values  # the most frequent
+    share = shares[:, name].mean().item()
+    title = f"{(224 // size) ** 2} patches"
+    panels[title] = mixed[3], model.class_names[name], share
 seen = (
     "The portrait with its patches in random order, three times. With 4 it is "
-    "easy to put together, with 49 hard, with 196 hopeless. The model says: "
+    "easy to put together, with 49 hard, with 196 hopeless."
 )
-figures.show(*photos.pictures(panels, seen + ", ".join(said) + "."))
-print("\n".join(said))
+figures.show(*drawings.captioned(panels, 3, seen))
+
+# %% tags=["nbval-check-output", "remove-cell"]
+four, *_, many = panels.values()
+assert [name for _, name, _ in panels.values()][1:] == ["mortarboard"] * 2
+assert four[1] == "military uniform" and many[2] > four[2]
+print("surer of the mortarboard in 196 pieces than of the uniform in four")
 
 # %% [markdown]
-# You put four pieces back together without trying. With 49 you can still hunt for her:
-# half a pair of glasses here, the ribbons there. With 196 she's gone, and yet every
-# pixel is still there. The model gives up sooner, at 49, and settles for a mortarboard,
-# the flat cap of a graduation. But look how sure it is. In 196 pieces it's surer of the
-# mortarboard than it was of the uniform in four. A high percentage doesn't mean that the
-# network has seen what you see.
+# It stops with 49, where you can still hunt for her: half a pair of glasses here, the
+# ribbons there. The model settles for a mortarboard, the flat cap of a graduation. And
+# with 196 it's surer of the mortarboard than it was of the uniform with four. A high
+# percentage doesn't mean that the network has seen what you see. (Each bar is an average
+# over the twenty orders.)
 #
 # So the order counts, and yet nothing inside the patches tells it. Taken as a heap, the
 # last panel and the portrait are the same. Each patch has to look at the others
 # ([chapter 2](02_attention.ipynb)) and be told where it was ([chapter
 # 4](04_vit.ipynb)).
 #
-# ## One row for each patch
+# ## Unroll each patch
 #
-# A Transformer wants each word as one flat row of numbers, so you have to unroll the
-# patch. In which order? First all its red, then all its green? Or pixel by pixel?
+# A Transformer wants each word as one flat row of numbers. So in which order do you
+# unroll a patch? First all its red, then all its green? Or pixel by pixel?
 #
-# Try it on an image in which every mistake shows, because every number says where it
-# comes from: hundreds for the channel, tens for the row, ones for the column.
+# Try it on an image in which every number says where it comes from: hundreds for the
+# channel, tens for the row, ones for the column.
 
 # %%
 channel = 100 * torch.arange(2)[:, None, None]
@@ -171,25 +174,16 @@ image = channel + row + column  # (c, h, w) = (2, 4, 4)
 # %% tags=["hide-input"]
 figures.show(*drawings.numbered(image, 2))
 
+
 # %% [markdown]
 # Read the first row: 0, 100, 1, 101. At each pixel you take all its channels, then you
 # step one pixel to the right, and at the end of the line you go down to the next. *Row,
 # column, channel.* Any fixed order would do; this is the one in the authors' weight
 # files.
 #
-# For a single patch, `permute` moves the channel to the end, and `flatten` lays it all
-# out in a row, stepping through the last axis fastest.
-
-# %%
-patch = cut(image, 2)[0]  # (c, p, q) = (2, 2, 2)
-print(patch.permute(1, 2, 0).flatten().tolist())
-
-
-# %% [markdown]
-# Now do that for every patch of every image in a batch. With `rearrange`, from a small
-# library called [einops](https://einops.rocks), you write down the axes by name.
-# Brackets left of the arrow split an axis, and brackets right of it join axes, the last
-# name changing fastest.
+# In code it's a single line, with `rearrange` from a small library called
+# [einops](https://einops.rocks). You write down the axes by name. Brackets left of the
+# arrow split an axis, and brackets right of it join axes, the last name changing fastest.
 
 
 # %% tags=["teaches"]
@@ -201,10 +195,11 @@ def patchify(images, patch_size):
 
 # %% [markdown]
 # `gh` and `gw` count the patches down and across, `p` and `q` the rows and columns inside
-# one. You can do it with [plain `reshape` and `permute`](#Reshape-and-permute-by-hand), too.
+# one, and `b` the images of a batch. (You can do it [without
+# einops](#Reshape-and-permute-by-hand), too.)
 #
-# The model was trained on pixels from −1 to 1, so stretch Hopper to that range, add an
-# axis `b` for a batch of one, and cut.
+# The model was trained on pixels from −1 to 1, so stretch Hopper to that range, make her
+# a batch of one, and cut.
 
 # %%
 x = 2 * picture[None] - 1  # (b, c, h, w)
@@ -220,7 +215,7 @@ assert tiny[0, 0].tolist() == [0, 100, 1, 101, 10, 110, 11, 111]
 print("the loop and the pattern: the same 196 rows of 768 numbers")
 
 # %% [markdown] tags=["predict"]
-# ## From a patch to a token
+# ## Ask each patch questions
 #
 # Those six numbers are how the portrait's first patch begins. A language model would now
 # look its word up in a table and find a learned vector. With patches that can't work,
@@ -252,8 +247,8 @@ print((three @ questions).tolist())
 #
 # That's the whole step. Write $D$ questions side by side as the columns of a matrix
 # $\mathbf{E}$, and each patch becomes the list of its $D$ answers. This list is its
-# *token*, the vector that the Transformer reads. Nobody makes the questions up; they're
-# learned weights. The paper writes it like this, inside its equation (1):
+# *token*, the vector that the Transformer reads. And nobody makes the questions up:
+# they're learned. In the paper it's a part of equation (1):
 #
 # $$
 # \mathbf{x}_p^i\,\mathbf{E} \qquad \text{with} \quad
@@ -262,29 +257,26 @@ print((three @ questions).tolist())
 # $$
 #
 # $\mathbf{x}_p^i$ is flat patch number $i$ of $N$. The small $p$ just says "patch"; the
-# large $P$ is its side in pixels, and $C$ is the number of channels. Here's the step in one
-# picture, with three patches and the answers that the real model gets from them.
+# large $P$ is its side in pixels, and $C$ is the number of channels. So $P^2 C$ follows
+# from how you cut: here it's 768. (Why 16 pixels and not 8? You'd pay [more than four times
+# as much](#What-sixteen-costs).) $D$ you choose. It's how wide the network is, 192 in
+# ViT-Ti.
+#
+# Here's the step in one picture, with three patches and the $\mathbf{E}$ of the real model.
 
 # %% tags=["hide-input"]
 with torch.no_grad():
-    shown = model.patch_embed(x)[0]
-figures.show(*drawings.embedding(picture, shown))
+    products = model.patch_embed(x)[0] - model.patch_embed.proj.bias
+figures.show(*drawings.embedding(picture, products))
 
 
 # %% [markdown]
-# Keep $P^2 C$ and $D$ apart. $P^2 C$ follows from how you cut. $D$ you choose: it's how
-# wide the network is, 192 in ViT-Ti. In ViT-B/16 (B for base) both happen to be 768, so
-# code that mixes them up runs there and breaks nearly everywhere else.
-#
-# Why 16 pixels? Half of that would keep finer detail, but you'd pay [more than four times as
-# much](#What-sixteen-costs).
-#
-# ## Where is the matrix?
+# ## A convolution asks them all
 #
 # Look for $\mathbf{E}$ in almost any published ViT, and you'll find a convolution instead.
 # It's the same product in disguise. A convolution puts a small array of weights, its
 # *kernel*, on the picture, multiplies what's under it, and adds up: one question, asked
-# in one place.
+# in one place. Then it moves on and asks again.
 #
 # Make the kernel as large as a patch, and move it by a whole patch at a time (its
 # *stride*). Now it asks every patch once. $D$ kernels ask all the questions in one call,
@@ -309,22 +301,18 @@ class PatchEmbedding(nn.Module):
 
 
 # %% [markdown]
-# Give your class the weights that the real model learned.
+# Give your class the weights that the real model learned. Do both ways, cut and multiply or
+# convolve, lead to the same tokens? Each ends with a *bias*: one constant per question,
+# added to its answer.
 
 # %%
 embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
-embed.load_state_dict(model.patch_embed.state_dict())
+_ = embed.load_state_dict(model.patch_embed.state_dict())
+tokens = embed(x).detach()  # (1, 196, 192): your row of words
 
-# %% [markdown]
-# Do the two ways to the tokens agree, cut and multiply, and convolve? Both end with a *bias*:
-# one constant per question, added to its answer.
-
-# %%
 E = rearrange(embed.proj.weight, "d c p q -> (p q c) d").detach()
 bias = embed.proj.bias.detach()  # (d,)
-by_matrix = patchify(x, 16) @ E + bias
-by_convolution = embed(x).detach()
-print(torch.allclose(by_matrix, by_convolution, atol=1e-4))
+print(torch.allclose(flat @ E + bias, tokens, atol=1e-4))
 
 # %% tags=["nbval-check-output", "remove-cell"]
 double = embed.double()
@@ -338,6 +326,8 @@ with torch.no_grad():
 print("computed in double precision, equal to 12 decimals")
 
 # %% [markdown]
+# They do, and the box in the drawing is built. Let's break it.
+#
 # ## Right shape, wrong numbers
 #
 # Here's a mistake that you'll meet in real code, and it raises no error: keep the channel in
@@ -350,11 +340,10 @@ print(rearrange(image[None], pattern, p=2, q=2)[0, 0].tolist())
 
 
 # %% [markdown] tags=["predict"]
-# It's the right patch, in another order: channel by channel. Now the real model, whose
-# $\mathbf{E}$ expects `(p q c)`. Leave Hopper's patches where they are, but hand it the
-# numbers inside each in the wrong order, and let its later layers carry on. That's what
-# `answer` does, in a hidden cell: tokens in, names out.
-# **What will it call Grace Hopper now?**
+# It's the right patch, read channel by channel. But the real model's $\mathbf{E}$ expects
+# `(p q c)`. Leave Hopper's patches where they are, hand the model the numbers inside each
+# in the wrong order, and let its later layers carry on. (`answer`, in a hidden cell, takes
+# tokens and gives names.) **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -381,8 +370,7 @@ for name, probability in answer(channel_first @ E + bias, top=2):
 
 # %% [markdown]
 # A window shade, and it's sure. What does it see? `paste` is the way back: the pattern of
-# `patchify`, read from right to left. The picture also shows a second mistake of this kind:
-# forget the `permute` and just reshape the image into 196 rows of 768.
+# `patchify`, read from right to left.
 
 
 # %%
@@ -393,39 +381,29 @@ def paste(rows, p):
     return rearrange(rows, back, gh=gh, p=p, q=p)
 
 
-no_permute = x.reshape(1, 196, 768)
-
 # %% tags=["hide-input"]
 panels = {
-    "right": paste(flat, 16)[0],
-    "(c p q)": paste(channel_first, 16)[0],
-    "no permute": paste(no_permute, 16)[0],
+    "what you meant, (p q c)": paste(flat, 16)[0],
+    "what you fed it, (c p q)": paste(channel_first, 16)[0],
 }
 panels = {title: each / 2 + 0.5 for title, each in panels.items()}
 seen = (
-    "The rows pasted as (p q c), three times. Cut right, they give the "
-    "portrait; cut as (c p q), a coarse grey portrait of striped squares; "
-    "without permute, grey stripes and no portrait."
+    "The rows pasted as (p q c), twice. Cut right, they give the portrait; "
+    "cut as (c p q), a coarse grey portrait of striped squares."
 )
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# In the middle is what you fed it, slats and all. The network is fine. It read exactly
-# what you wrote. ([Why is it grey?](#Reshape-and-permute-by-hand))
+# There it hangs, slats and all. The network is fine. It read exactly what you wrote.
+# ([Why is it grey?](#Reshape-and-permute-by-hand))
 #
-# So loaded weights punish the wrong order at once. And if you train from scratch? Then
-# `(c p q)` is harmless. Put the rows of $\mathbf{E}$ in that order too, and you get the
-# same tokens, so training can simply find $\mathbf{E}$ with its rows reordered:
-
-# %%
-E_first = rearrange(E, "(p q c) d -> (c p q) d", p=16, q=16)
-print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
-
-# %% [markdown]
-# Without the `permute`, nothing can be repaired. A row isn't a patch any more, it's a
-# *strip*: about three and a half lines of the image, in one colour. No $\mathbf{E}$ can
-# change which pixels meet in a word. And yet a network that's trained on strips may
-# lose so little that you [don't notice](#What-strips-cost).
+# So loaded weights punish the wrong order at once. If you train from scratch, though, it's
+# harmless: training simply learns $\mathbf{E}$ [with its rows in that
+# order](#Reshape-and-permute-by-hand).
+#
+# Not every mistake is that kind. Cut with a bare `reshape`, and a word is a
+# strip of pixels from all across the picture. No $\mathbf{E}$ can undo that, and yet it may
+# cost so little that you [don't notice](#What-strips-cost).
 #
 # > **Remember.** A shape says how many numbers there are, not which. Test every
 # > reordering with an image in which every mistake shows, or paste it back and look.
@@ -433,8 +411,8 @@ print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
 # ## What the real model asks
 #
 # Now open the real model. It learned 192 questions, and each is a kernel of 16×16 pixels
-# in three channels: a colour picture. Here are the eight whose answers vary most over five
-# photographs, and the eight with the largest weights.
+# in three channels: a small colour picture. So here's the whole of $\mathbf{E}$. The
+# *liveliest* questions come first, those whose answers vary most over five photographs.
 
 # %% tags=["hide-input"]
 names = ("hopper", "cat", "coffee", "astronaut", "rocket")
@@ -443,59 +421,59 @@ filters = embed.proj.weight.detach()
 with torch.no_grad():
     spread = embed(torch.cat(five)).flatten(0, 1).std(dim=0)  # (d,)
 liveliest = spread.argsort(descending=True).tolist()
-strong = filters.flatten(1).norm(dim=1).argsort(descending=True)[:8].tolist()
-groups = {"answers vary most": liveliest[:8], "largest weights": strong}
 seen = (
-    "Kernels as colour pictures: eight in plain orange, brown and green or "
-    "with soft shadings; eight with fine checks or with blots of colour."
+    "All 192 kernels as small colour pictures. Some in the first row are "
+    "plain orange, brown or green, or have soft shadings; further down there "
+    "is confetti around grey. The first three are also drawn large: an orange "
+    "one, one that is bright at the right, one that is bright at the top."
 )
-figures.show(*drawings.kernels(filters, groups, seen))
+figures.show(*drawings.kernels(filters, liveliest, 3, seen))
 
 # %% [markdown]
 # Grey means "this pixel doesn't count", and each tile has its own scale. In the first
-# row you can read a few: plain colours, soft shadings. In the second row, 149 and 74 ask
-# about texture as fine as a pixel, and most of the others nobody can read.
+# row you can read a few: plain colours, soft shadings. Further down it's mostly confetti.
 #
-# And the answers? Your tokens are a matrix with a row for each patch and a column for
-# each question. Put one column back on the grid of patches, and it's a picture again.
+# Look at the three large ones. **What do they ask?** Put it in words, and then let
+# Hopper's patches answer. The tokens are a matrix with a row for each patch and a column
+# for each question. Put one column back on the grid of patches, and it's a picture again.
 
 # %%
-tokens = embed(x).detach()  # (1, 196, 192): your row of words
 maps = rearrange(tokens[0], "(gh gw) d -> d gh gw", gh=14)
 print(tuple(tokens.shape), "->", tuple(maps.shape))
 
-# %% [markdown]
-# Look at the first three kernels again. **What do 113, 30 and 75 ask?** Put it in words
-# before you look at what Hopper's patches answered.
-
 # %% tags=["hide-input"]
-chosen = {f"number {number}": filters[number] for number in (113, 30, 75)}
+rows = {
+    f"question {number}": (filters[number], maps[number])
+    for number in (113, 30, 75)
+}
 seen = (
-    "Three kernels, and below each a map of 14 by 14 answers for the portrait. "
-    "Number 113 is orange, and its map shows the face bright and the blue "
-    "wall dark. Number 30 is brighter on the right, number 75 at the top; "
-    "their maps light up at single edges."
+    "For each of the three questions its kernel, the patch with the highest "
+    "answer, the one with the lowest, and a map of 14 by 14 answers. Number "
+    "113, orange: skin says yes, the blue wall says no, and the map shows the "
+    "face bright. Number 30: yes from a patch that is dark at the left and "
+    "white at the right, no from the opposite. Number 75: yes from one that is "
+    "bright at the top and black below, no from the opposite. Their maps light "
+    "up at single edges."
 )
-figures.show(*drawings.questions(chosen, maps[[113, 30, 75]], 5, seen))
+figures.show(*drawings.questions(rows, picture, 5, seen))
 
 # %% [markdown]
-# Question 113 is mostly orange: plenty of red, some green, as little blue as possible.
-# It asks *are you warm or blue?* And there she is, in one number per patch.
+# Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
+# no from the wall. And there she is, in one number per patch.
 #
-# You've already answered something like question 30, with a pencil: *how much brighter
-# are you on the right?* Its dark left edge subtracts, its pale right side, mostly at
-# the bottom, adds. And 75, dark at the bottom, asks how much brighter you are at the
-# top. Is that just a nice story? It's nearly the truth, [as you can
-# check](#Do-they-ask-that?).
+# Question 30 asks *how much brighter are you on the right?*, as you did with a pencil. The
+# left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
+# how much brighter you are at the top. Is that just a nice story? It's nearly the truth,
+# [as you can check](#Do-they-ask-that?).
 
 # %% [markdown] tags=["predict"]
-# ## What it reads
+# ## How many answers does it need?
 #
 # You've made the tokens, so the rest of the real model can take over. But does it need all
-# 192 answers? First every patch keeps its own answers to 113, 30 and 75 only. To any other
-# question, all patches give the same answer: their average over the picture. Then more
-# questions come in, beginning with those whose answers varied most over the five photographs
-# (`liveliest` lists them). **How many does it need before it says "military uniform"?**
+# 192 answers? First, every patch keeps only its answers to the three liveliest questions.
+# To any other question, all patches give the same answer: their average over the picture.
+# Then more questions come in, the liveliest first. **How many does it need before it says
+# "military uniform"?**
 #
 # * 3
 # * 8
@@ -504,46 +482,69 @@ figures.show(*drawings.questions(chosen, maps[[113, 30, 75]], 5, seen))
 # * all 192
 
 # %%
-said = []
-for known in (3, 8, 32, 64, 192):
-    some = tokens.mean(dim=1, keepdim=True).repeat(1, 196, 1)
-    some[:, :, liveliest[:known]] = tokens[:, :, liveliest[:known]]
-    name, probability = answer(some)[0]
-    said.append((f"{known} answers: {name}", probability))
+average = tokens.mean(dim=1, keepdim=True).expand(1, 196, 192)
+
+
+def read(known):
+    """What the model says if only these questions are answered."""
+    some = average.clone()
+    some[:, :, known] = tokens[:, :, known]
+    return answer(some)[0]
+
 
 # %% tags=["hide-input"]
+generator = torch.Generator().manual_seed(0)
+draws = [torch.randperm(192, generator=generator)[:64] for _ in range(10)]
+mean = flat[0].mean(dim=0)
+
+
+def painted(known):
+    """The portrait from the average patch and these kernels alone."""
+    basis = torch.linalg.qr(E[:, known]).Q  # (p*p*c, k)
+    rows = mean + (flat[0] - mean) @ basis @ basis.mT
+    return paste(rows[None], 16)[0] / 2 + 0.5
+
+
+asked = {f"{count} answers": liveliest[:count] for count in (3, 8, 32, 64)}
+asked |= {"all 192": liveliest, "64 at random": draws[0]}
+panels = {title: (painted(q), *read(q)) for title, q in asked.items()}
 seen = (
-    "The portrait, and beside it maps of 14 by 14 answers to two questions: "
-    "in one you make out a head, one is a jumble of cells."
+    "The portrait painted with the kernels of 3, 8, 32, 64 and all questions: "
+    "at first a ghost of orange and grey squares, then a blurred face, then "
+    "nearly the photograph. With 64 questions picked at random she is dark and "
+    "speckled, and her jacket has turned red."
 )
-figures.show(*drawings.reading(picture, maps[[113, 30]], said, 5, seen))
-generator, uniforms = torch.Generator().manual_seed(0), 0
-for _ in range(10):
-    some = tokens.mean(dim=1, keepdim=True).repeat(1, 196, 1)
-    lot = torch.randperm(192, generator=generator)[:64]
-    some[:, :, lot] = tokens[:, :, lot]
-    uniforms += answer(some)[0][0] == "military uniform"
+figures.show(*drawings.captioned(panels, 3, seen))
+uniforms = sum(read(known)[0] == "military uniform" for known in draws)
 print(f"64 answers picked at random, ten times: a uniform {uniforms} times")
 
+# %% tags=["nbval-check-output", "remove-cell"]
+names = [name for _, name, _ in panels.values()]
+assert names[:3] == ["tile roof", "space shuttle", "bearskin"]
+assert names[3:5] == ["military uniform"] * 2 and uniforms == 0
+print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
+
 # %% [markdown]
-# The liveliest third will do. With three answers per patch it sees a tile roof, with
-# eight a space shuttle, with 32 a hat. At 64 she's in uniform, and the rest make it
-# surer. But the choice matters: in ten tries, 64 questions picked at random never got
-# there. With all 192, your own tokens have brought the model to its answer. (At the top
-# of the page it was 83%, for another crop of the photograph.)
+# The liveliest third will do. With three answers per patch the model sees a tile roof,
+# with eight a space shuttle, with 32 a hat. At 64 she's in uniform. But it has to be the
+# right third: in ten tries, 64 questions picked at random never got there.
 #
-# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a list
-# of answers about one small square. You can make out her head in question 113, because you
-# see the whole grid. Each token knows only its own square.
+# The portraits show how much of her those answers hold. Each is painted with the kernels
+# of the questions that were asked, mixed so that it comes as close to the photograph as
+# they allow. You'd know her from eight, and even in the red jacket that the random
+# questions gave her.
 #
-# Would you like to watch it once more, slowly? [Walk](try.md#Walk) takes one patch of Hopper
-# from her photograph to its token, and on into the first thing that happens to it, all in
-# true numbers.
+# With all 192, your own tokens have brought the model to its answer. (At the top of the
+# page it was 83%, for another crop.)
+#
+# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
+# list of answers about one small square. You can make out her head in the answers to
+# question 113, because you see the whole grid. Each token knows only its own square.
 #
 # ## What to take with you
 #
-# 1. You cut a picture of $H \times W$ pixels into words: $N = HW/P^2$ patches, each a
-#    flat row of $P^2 C$ numbers, in the order row, column, channel.
+# 1. You cut a picture $H$ pixels high and $W$ wide into words: $N = HW/P^2$ patches, each
+#    a flat row of $P^2 C$ numbers, in the order row, column, channel.
 # 2. A learned matrix $\mathbf{E}$ asks each patch $D$ questions, and the answers are
 #    its token; in code, it's a convolution whose stride is the patch size.
 # 3. A wrong order raises no error. If you train from scratch, you may never notice; if
@@ -554,9 +555,11 @@ print(f"64 answers picked at random, ten times: a uniform {uniforms} times")
 # 1. Why can't a network that gets only a heap of patches tell the portrait from the
 #    shuffled one?
 # 2. When is `(c p q)` harmless, and when is it ruinous?
-# 3. What can't training repair if you forget the `permute`?
-# 4. What decides $P^2 C$, and what decides $D$?
-# 5. Why does half the patch size mean four times as many tokens?
+# 3. What decides $P^2 C$, and what decides $D$?
+# 4. Why does half the patch size mean four times as many tokens?
+#
+# (To watch it once more, slowly: [Walk](try.md#Walk) takes one patch of Hopper all the way to
+# its token.)
 #
 # Your 196 tokens are waiting in a row, and so far none of them knows that the others
 # exist. From inside, a piece of Hopper's black cap looks just like a piece of her black
@@ -608,8 +611,16 @@ print(f"64 answers picked at random, ten times: a uniform {uniforms} times")
 #
 # ### Reshape and permute by hand
 #
-# Without einops, you split height and width into (how many, how large), bring the axes
-# that count patches to the front, and join.
+# For a single patch, `permute` moves the channel to the end, and `flatten` lays the numbers
+# out in a row, stepping through the last axis fastest.
+
+# %%
+patch = cut(image, 2)[0]  # (c, p, q) = (2, 2, 2)
+print(patch.permute(1, 2, 0).flatten().tolist())
+
+# %% [markdown]
+# For all patches at once, you split height and width into (how many, how large), bring the
+# axes that count patches to the front, and join.
 
 # %%
 six = x.reshape(1, 3, 14, 16, 14, 16)  # (b, c, gh, p, gw, q)
@@ -621,7 +632,7 @@ assert torch.equal(by_hand, flat)
 print("reshape, permute, reshape: the same rows")
 
 # %% [markdown]
-# The `permute` in the middle is the line that gets forgotten. Both shapes around it are
+# The `permute` in the middle is the line that gets forgotten, because the shape comes out
 # right without it. `torch.nn.functional.unfold` cuts as well, but in the order
 # `(c p q)` and with the patches last. And if the patch size doesn't divide the side?
 # `patchify` raises an error, while the convolution silently drops the rest.
@@ -630,6 +641,14 @@ print("reshape, permute, reshape: the same rows")
 # green and blue of one pixel. In rows cut as `(c p q)` they're three neighbouring
 # pixels of one channel, nearly equal, and that makes grey.
 #
+# With its rows in that order too, $\mathbf{E}$ makes the right tokens out of them. That's why
+# you can train with `(c p q)` from scratch.
+
+# %%
+E_first = rearrange(E, "(p q c) d -> (c p q) d", p=16, q=16)
+print(torch.allclose(channel_first @ E_first, flat @ E, atol=1e-4))
+
+# %% [markdown]
 # ### The grid must be known
 #
 # `paste` took the square root of the number of patches. That only works for squares.
@@ -658,10 +677,13 @@ figures.show(*photos.pictures(panels, seen))
 #
 # ### What strips cost
 #
-# What does it cost to forget the `permute`, if you train from scratch? Let's train the network
-# that you'll have written by
-# [chapter 5](05_mnist.ipynb) (`vitedu.plain` has it) on 2,500 handwritten digits, moved
-# about a little and cut into 16 patches, once as squares and once as strips.
+# Forget the `permute`, and you cut with `x.reshape(1, 196, 768)`. The shape is right, but a
+# row isn't a patch any more, it's a *strip*: about three and a half lines of the image, in
+# one colour. No $\mathbf{E}$ can change which pixels meet in a word.
+#
+# What does that cost, if you train from scratch? Let's train the network that you'll have
+# written by [chapter 5](05_mnist.ipynb) (`vitedu.plain` has it) on 2,500 handwritten
+# digits, moved about a little and cut into 16 patches, once as squares and once as strips.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 digits = vitedu.data.load_dataset("digits")
@@ -762,14 +784,13 @@ print("on the four other photographs, too, each fits its own best")
 #
 # ### How much of a patch do you need?
 #
-# In our model 768 numbers go in and 192 come out, so something has to be lost. How much
-# can go before you see it? For one picture you can compute the matrix that loses least
-# (in squared error). Take all its patches, subtract their mean, and the singular value
-# decomposition lists directions, in the order of how much the patches differ along
-# them. Keep the first $D$, and go there and back.
+# Painted from the answers to 64 learned questions, Hopper was speckled, but all there. How few
+# would do if you made the questions up for this one picture? Take all its patches and
+# subtract their mean. The singular value decomposition then lists directions, in the
+# order of how much the patches differ along them. Keep the first $D$, and you lose least
+# (in squared error).
 
 # %%
-mean = flat[0].mean(dim=0)
 directions = torch.linalg.svd(flat[0] - mean, full_matrices=False).Vh
 
 
@@ -791,58 +812,47 @@ seen = (
 )
 figures.show(*photos.pictures(panels, seen))
 
+
 # %% [markdown]
 # Neighbouring pixels are much alike, so a patch has less to say than it has numbers.
-# But don't read too much into it. This matrix was made for going back, and the learned
-# $\mathbf{E}$ doesn't have to allow a way back at all. It only has to keep what helps
-# to name the picture.
+# But don't read too much into it. This matrix was made for painting her, while the
+# learned $\mathbf{E}$ doesn't have to paint anything. It only has to keep what helps to
+# name the picture.
 #
 # ### What sixteen costs
 #
 # Smaller patches keep finer detail, but there are more of them. And from the next chapter on,
 # every token is compared with every other, so there are *pairs* to count, too.
-
-# %% [markdown] tags=["predict"]
-# Go from 16 pixels to 8. Count the tokens, count the pairs, then guess: **how many times more
-# work is it in all?**
-
-# %%
-for p in (32, 16, 8):  # ViT-B; `macs` counts multiply-adds
-    n = (224 // p) ** 2
-    work = vitedu.budget.macs(vitedu.vit_config(f"ViT-B/{p}")) / 1e9
-    print(f"P = {p:2} {n:4} tokens {n * n:8,} pairs {work:5.1f} billion in all")
-
-
-# %% [markdown]
-# Twice as many across and twice as many down: four times the tokens. Each of them meets
-# four times as many others: sixteen times the pairs. But the whole bill is only 4.4 times as
-# high, because most of the work is done on one token at a time. (The table is for ViT-B,
-# since the paper has no ViT-Ti.)
+#
+# Go from 16 pixels to 8. You get four times the tokens, and each of them meets four times as
+# many others, which makes sixteen times the pairs. **So how many times more work is it in
+# all?**
 #
 # Count the multiply-adds in one block of the network (the dashed box in the drawing of
 # the whole), for $t$ tokens of width $D$. Comparing all pairs takes $t^2 D$ of them,
 # and carrying something over between them takes $t^2 D$ again. Everything else treats
 # tokens one by one, and takes $12 t D^2$ in the sizes of the paper (4 of the 12 are in
-# [chapter 2](02_attention.ipynb), 8 in [chapter 3](03_encoder.ipynb)). How much of the
-# bill do the pairs make up? (The table above also counted $\mathbf{E}$ and the head.)
+# [chapter 2](02_attention.ipynb), 8 in [chapter 3](03_encoder.ipynb)). The numbers are for
+# ViT-B, since the paper has no ViT-Ti.
 
 
 # %%
-def multiply_adds(p, d=768, depth=12):
+def multiply_adds(t, d=768, depth=12):
     """The blocks of ViT-B, in billions: pairs, and the rest."""
-    t = (224 // p) ** 2 + 1  # one more token: chapter 4
     return depth * 2 * t**2 * d / 1e9, depth * 12 * t * d**2 / 1e9
 
 
 for p in (32, 16, 8, 4, 2):
-    pairs, rest = multiply_adds(p)
-    part = pairs / (pairs + rest)
-    print(f"P = {p:2} {pairs + rest:9,.1f} billion, pairs {part:4.0%}")
+    t = (224 // p) ** 2 + 1  # one more token: chapter 4
+    pairs, rest = multiply_adds(t)
+    total, part = pairs + rest, pairs / (pairs + rest)
+    print(f"P = {p:2} {t:6,} tokens {total:8,.1f} billion, pairs {part:4.0%}")
 
 # %% [markdown]
-# From 16 to 8 pixels the pairs are still a small part. "Attention is quadratic" becomes the
-# whole story only when patches get tiny. Memory is another matter: when you train, the
-# numbers that belong to pairs have to be stored or computed twice.
+# Only four and a half times as much, because most of the work is done on one token at a
+# time. "Attention is quadratic" becomes the whole story only when patches get tiny.
+# Memory is another matter: when you train, the numbers that belong to pairs have to be
+# stored or computed twice.
 #
 # Here's what it buys, in accuracy on ImageNet (photographs in a thousand classes). The
 # networks are the paper's base and large ones, first trained on a larger
@@ -896,15 +906,13 @@ for p in (32, 16, 8, 4, 2):
 #
 # ## Solutions
 #
-# <details><summary>Five questions</summary>
+# <details><summary>Four questions</summary>
 #
 # 1. As a heap, the two are the same patches. Only the order differs, and a heap has none.
 # 2. Harmless if you train from scratch: training finds $\mathbf{E}$ with its rows in that order.
 #    Ruinous if you load weights that were learned with another order.
-# 3. Which pixels are in a word. A strip has pixels from all across the picture, and no
-#    $\mathbf{E}$ can exchange them for others.
-# 4. $P^2 C$ follows from how you cut, $D$ is the width you choose for the network.
-# 5. You get twice as many patches across, and twice as many down.
+# 3. $P^2 C$ follows from how you cut, $D$ is the width you choose for the network.
+# 4. You get twice as many patches across, and twice as many down.
 #
 # </details>
 #
@@ -923,9 +931,9 @@ for p in (32, 16, 8, 4, 2):
 #
 # <details><summary>Solution 3</summary>
 #
-# It needs $P^2 C = D$. B/32 has $P^2 C = 3072$ and breaks; L/16 and Ti/16 have 768 and
-# another $D$, so they break; B/16 at 384 pixels works, since only the number of patches
-# changes.
+# It needs $P^2 C = D$, and in B/16 both happen to be 768. B/32 has $P^2 C = 3072$ and
+# breaks; L/16 and Ti/16 have 768 and another $D$, so they break; B/16 at 384 pixels
+# works, since only the number of patches changes.
 #
 # </details>
 #

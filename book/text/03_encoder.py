@@ -52,14 +52,14 @@ alone = vitedu.load("ViT-Ti/16").double().patch_embed(2 * picture[None] - 1)
 figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 
 # %% [markdown]
-# Here's the start. The framed patch is a piece of Grace Hopper's cap, and the brighter
-# another patch is in the map, the more similar its vector is to that piece's. (It's the
-# cosine of the two, which is 1 if they point the same way.)
+# The framed patch is a piece of Grace Hopper's cap. On the right, the lighter a patch
+# is, the more similar its vector is to that piece's. (It's the cosine of the two, which
+# is 1 if they point the same way.) Nobody has looked around yet, so the jacket is as
+# light as the cap: dark cloth is dark cloth.
 #
-# First try: attention layers and nothing else. We take the 196 tokens and send them
-# through 24 brand-new, untrained attention layers, as many as the paper's Large model
-# has. (In the hidden cell, `picture` is the square of chapter 1, and `fresh` gives a
-# layer [random weights to begin with](#First-values).)
+# Now let's look around, with attention layers and nothing else: 24 brand-new, untrained
+# ones, as many as the paper's Large model has. (`fresh`, from a hidden cell, gives each
+# its [first, random weights](#First-values).)
 
 # %%
 from vitedu.plain import MultiHeadAttention
@@ -70,7 +70,7 @@ tokens = model.patch_embed(hopper)  # (1, 196, 192)
 layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 
 # %% [markdown] tags=["predict"]
-# Let's draw that map again, layer by layer. **What will you see after two layers?**
+# Let's draw the map again after each layer. **What will you see after two layers?**
 #
 # * the cap
 # * only light and dark
@@ -83,18 +83,18 @@ for layer in layers:
     bare.append(z)
 
 # %% tags=["hide-input"]
-titles = ["no layer", "1 layer", "2 layers"]
+titles = ["no layer", "after 1 layer", "after 2 layers"]
 streams = {title: each[0] for title, each in zip(titles, bare, strict=False)}
-figures.show(*drawings.likeness(picture, streams, CAP))
+figures.show(*drawings.likeness(None, streams, CAP))
 
 
 # %% [markdown]
-# Fog. At first the cap stands out, and so does the jacket: chapter 2's two dark squares. Two
-# layers later the map is one even, light grey. Face, flag and wall all look like the cap.
+# Fog. One layer still leaves a hint of the jacket. After two, the map is a single light
+# grey: face, flag and wall all look like the cap.
 #
-# Do faint differences remain that later layers could use? Subtract the average token
-# from every token, and compare the size of what's left with the size of the tokens.
-# That ratio is the *spread*. At spread 0, all 196 vectors are equal.
+# Could a later layer still use some faint difference? Subtract the average token from
+# every token, and compare the size of what's left with the size of the tokens. That
+# ratio is the *spread*. At spread 0, all 196 vectors are equal.
 
 
 # %%
@@ -108,20 +108,16 @@ def spread(z):
     return size(z - z.mean(dim=1, keepdim=True)) / size(z)
 
 
-# %% [markdown]
-# Our numbers have sixteen decimal digits (float64). **After how many of the 24 layers is
-# nothing left but rounding errors: after 4, after 20, or never?**
-
-# %%
 for passed in range(6):
     left = spread(bare[passed])
     told = f"{left:.1g}" if left > 1e-14 else "nothing but rounding errors"
     print(f"layers passed: {passed}   spread: {told}")
 
 # %% [markdown]
-# After four. The other twenty layers receive 196 copies of one vector, and nothing they
-# compute can bring Hopper back. So our question is: **what do you have to put
-# around attention so that you can stack it twelve times?**
+# Our numbers have sixteen digits, and after four layers they're used up. The other twenty
+# layers receive 196 copies of one vector, and nothing they compute can bring Hopper back.
+# So our question is: **what do you have to put around attention so that you can stack it
+# twelve times?**
 #
 # ## Why it turns to fog
 #
@@ -134,8 +130,8 @@ for passed in range(6):
 # $$\tfrac12 (4, 0) + \tfrac14 (0, 2) + \tfrac14 (2, 4) = (2.5, 1.5).$$
 #
 # The mean of the three, $(2, 2)$, stays where it is. But the first token was 2 away from it
-# in each coordinate, and now it's only ½ away: a quarter. The next layer, with the same
-# shares, leaves a quarter of the quarter.
+# in each coordinate, and now it's only ½ away: a quarter. The next layer leaves a quarter of
+# the quarter.
 
 # %% tags=["hide-input", "margin"]
 mix = torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)  # rows sum to 1
@@ -144,9 +140,9 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
 # Couldn't a learned matrix stretch the differences again? It would have to stretch more and
-# more. Tokens that are alike get almost equal attention, so the next average is blurrier
-# still. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the weights
-# aren't too large, each layer shrinks the spread faster than the one before.
+# more, because tokens that are alike get almost equal attention, and the next average is
+# blurrier still. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the
+# weights aren't too large, each layer shrinks the spread faster than the one before.
 #
 # ## Add, don't replace
 #
@@ -155,18 +151,11 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 #
 # $$\mathbf{z} \leftarrow \mathbf{z} + f(\mathbf{z}),$$
 #
-# where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer. Your first token
-# becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$. How far is it from the mean now, in each
-# coordinate, and what share of the mean itself is that?
+# where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer.
 #
-# | | token | mean | distance | share |
-# |---|---|---|---|---|
-# | at the start | (4, 0) | (2, 2) | 2 | 100% |
-# | averaged | (2.5, 1.5) | (2, 2) | ½ | 25% |
-# | averaged and added | (6.5, 1.5) | (4, 4) | 2½ | 63% |
-#
-# The differences still lose ground, because the mean grows, too. But adding keeps far more
-# of them than averaging alone.
+# Take up your pencil again. Now the first token becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$,
+# and the mean $(2, 2) + (2, 2) = (4, 4)$. They're 2½ apart in each coordinate, where
+# averaging alone left ½. The difference has survived.
 #
 # Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody
 # erases anything. In a Transformer, that page is called the *residual stream*. A layer that
@@ -174,8 +163,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # connection*. With these, [He et al. 2016](https://arxiv.org/abs/1512.03385) trained
 # networks of more than a hundred layers, the ResNets.
 #
-# Now the same 24 layers, each with a plus sign. The differences will survive. But **how large
-# will the tokens be?**
+# So here are our 24 layers again, each with a plus sign. The differences will survive. But
+# **how large will the tokens be?**
 #
 # * about as before
 # * 24 times as large
@@ -187,11 +176,11 @@ from vitedu.plain import attention
 ladder = {"no layers": tokens, "attention alone": z}
 
 
-def compare(stacks, with_earlier=True):
-    """Note how stacks of 24 layers end, and print them, with all so far."""
+def compare(stacks):
+    """Note how stacks of 24 layers end, and print them with all so far."""
     ladder.update(stacks)
     print(f"{'after 24 layers':20}{'size':>8}{'spread':>8}")
-    for name, end in (ladder if with_earlier else stacks).items():
+    for name, end in ladder.items():
         times = f"{float(f'{size(end) / size(tokens):.2g}'):,g}x"
         print(f"{name:20}{times:>8}{spread(end):8.0%}")
 
@@ -217,14 +206,14 @@ for layer in layers:
 compare({"+ add": z})
 
 # %% [markdown]
-# For each stack, the table says how large a typical number is, compared with the start, and
-# the spread. A fifth is no longer fog. What's alarming is the size.
+# The table gives the size of a typical number, compared with the start, and the spread. A
+# fifth is no longer fog. But look at the size!
 #
-# Why so large? Averaging shrinks only what differs. What the tokens have in common it
-# leaves alone, and of that a fresh layer writes about as much as it reads. Its
-# matrices, which our pencil left out, turn what it writes in a random direction. And in
-# 192 dimensions, random directions are nearly at right angles. So, by Pythagoras, each
-# addition makes the stream about $\sqrt2$ times as long, and 24 of them make roughly
+# Your pencil has shown you why: the mean doubled. Averaging shrinks only what differs, and
+# leaves alone what the tokens have in common. So a layer writes about as much of that as it
+# reads. Its matrices turn what it writes in a random direction, and in 192 dimensions that's
+# nearly at a right angle to the stream. By Pythagoras, each addition then makes the stream
+# not twice but about $\sqrt2$ times as long, and 24 of them make roughly
 # $\sqrt2^{\,24} = 4096$.
 #
 # Does that do any harm? Here's how much of its attention a patch gives to its favourite, on
@@ -237,18 +226,16 @@ print(largest_shares(lambda z: z))
 # %% [markdown]
 # It becomes all or nothing. Large tokens have large scores, and a softmax of large
 # scores picks a single winner. From chapter 2 you know that such a softmax hardly
-# learns. (It's also why more is left than the pencil promised: 63% of 63%, 24 times
-# over, would be fog. But a patch that copies a single winner averages nothing, and
-# different patches copy different winners.)
+# learns.
 #
 # ## Every token at one size
 #
 # So let's bring what a branch reads to a standard size. For each token, subtract the mean of
 # its numbers, then divide by their standard deviation.
 #
-# Take the token $(3, 1)$. Its mean is 2, which leaves $(1, -1)$. The deviation is 1, so that's
-# the result. Now take $(30, 10)$, ten times as large. It leaves $(10, -10)$, the deviation is
-# 10, and out comes $(1, -1)$ again. Only the pattern is left.
+# Take the token $(3, 1)$. Its mean is 2, which leaves $(1, -1)$. The standard deviation is 1,
+# so that's the result. Now take $(30, 10)$, ten times as large. It leaves $(10, -10)$, the
+# standard deviation is 10, and out comes $(1, -1)$ again. Only the pattern is left.
 #
 # This is *layer normalisation*
 # ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), LN for short. For a token
@@ -258,8 +245,8 @@ print(largest_shares(lambda z: z))
 # $$\text{LN}(\mathbf{x})_i = \gamma_i\, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta_i.$$
 #
 # The scales $\gamma_i$ and the shifts $\beta_i$ are learned, and begin as ones and zeros.
-# The small constant $\epsilon$ is there for tokens like $(4, 4)$: their deviation is 0, and
-# without it you'd divide by zero.
+# The small constant $\epsilon$ is there for tokens like $(4, 4)$: their standard deviation is
+# 0, and without it you'd divide by zero.
 
 
 # %%
@@ -296,15 +283,12 @@ compare({"norm, but no add": alone, "+ norm": z})
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Now what a layer writes no longer grows with the stream. Add up the start and 24 steps of
-# the same length, all at right angles, and you get a vector $\sqrt{25} = 5$ times as long.
+# Now what a layer writes no longer grows with the stream. The start and 24 steps of
+# the same length, all at right angles, make a vector $\sqrt{25} = 5$ times as long.
 #
-# The spread is no better than before. This time, though, the differences are about as
-# large as at the start, and only what the tokens share has grown around them. And
-# attention is open again. The favourite of a patch gets about 1%, twice what it would
-# get if all 196 were treated alike: a new layer has hardly an opinion yet, and that's
-# how it should begin. And both parts are needed, because without the plus sign it's fog
-# again.
+# And attention is open again. The favourite of a patch gets about 1%, twice what it would
+# get if all 196 were treated alike. A new layer has hardly an opinion yet, and that's how
+# it should begin. But drop the plus sign, and it's fog again.
 #
 # ## Then think for yourself
 #
@@ -328,9 +312,9 @@ print(largest_shares(layer_norm))
 #
 # The matrix $\mathbf{W}_1$ turns the token's $D$ numbers into more of them, in the paper
 # $4D$; $\mathbf{W}_2$ brings them back to $D$; $\mathbf{b}_1$ and $\mathbf{b}_2$ are
-# biases. The bend we use is called [GELU](#GELU,-exact-or-not)
+# biases. The bend is a [GELU](#GELU,-exact-or-not)
 # ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)), a ReLU with its corner
-# rounded off, so that small negative numbers aren't lost altogether.
+# rounded off.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*drawings.activations())
@@ -349,21 +333,9 @@ class MLP(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-# %%
-mlps = [fresh(MLP(192, 768)) for _ in range(24)]
-z = tokens
-for layer, mlp in zip(layers, mlps, strict=True):
-    z = z + layer(layer_norm(z))
-    z = z + mlp(layer_norm(z))
-compare({"+ MLP": z}, with_earlier=False)
-
 # %% [markdown]
-# The stream is hardly larger than before, because a fresh MLP writes much less than it
-# reads. You'll see what it's there for when we [take it out](#Take-one-part-out) of a
-# trained model.
-#
 # So who talks to whom? Give each part six random tokens and wiggle one of them: which outputs
-# move?
+# move? The coloured squares tell you.
 
 # %% tags=["hide-input"]
 from torch.autograd.functional import jacobian
@@ -386,8 +358,8 @@ figures.show(*drawings.influence(touches))
 # Put the parts together. A block reads the stream through a norm, lets the tokens talk, and
 # adds what comes out. Then it reads again, lets each token think, and adds. Block $\ell$
 # finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
-# $\mathbf{z}'_\ell$ is what's there halfway. Here are the paper's equations (2) and (3), each
-# above its line of code; MSA is multi-head attention:
+# $\mathbf{z}'_\ell$ is what's there halfway, and MSA is multi-head attention. Here are the
+# paper's equations (2) and (3), each above its line of code:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.block())
@@ -412,7 +384,7 @@ class EncoderBlock(nn.Module):
 # %% [markdown]
 # What comes out has the shape of what went in, so you can stack as many as you like. In the
 # drawing of the whole network, your block is the dashed frame, used $L$ times. **How many
-# norms does a network of twelve blocks have?** Count them, then ask the real model.
+# norms does a network of twelve blocks have?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("encoder"))
@@ -423,13 +395,12 @@ sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 # %% [markdown]
 # Two in each block make 24. The last one comes after block twelve: nothing has
 # normalised the stream itself so far, so that's done once, before anyone reads it. (Why
-# not put the norms in the stream? [Norm first or last](#Norm-first-or-last) tries it.)
+# not [put the norms in the stream](#Norm-first-or-last)?)
 #
 # ## Is it the real thing?
 #
 # ViT-Ti/16, the model from chapter 1, has twelve trained blocks. Build twelve of your own,
-# pour in the trained weights, which have the same names as yours, and put your blocks in the
-# place of the originals.
+# pour in the trained weights, and put your blocks in the place of the originals.
 
 # %%
 mine = nn.Sequential(*[EncoderBlock(192, 3, 768) for _ in range(12)])
@@ -441,39 +412,14 @@ model.blocks = mine
 difference = (model(hopper) - theirs).abs().max()
 print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 
-# %% [markdown] tags=["predict"]
-# You've written the real thing.
-#
-# ## Take one part out
-#
-# Does it need all of its parts? Take one out of every block, and ask about Hopper, a cat and
-# a cup of coffee. One thing to know: the model reads its answer from one extra token, *row
-# 0*, which belongs to no patch. It's the class token of the drawing, and the hero of
-# [chapter 4](04_vit.ipynb).
-#
-# We leave out plus signs, norms, attention or MLPs. **Which of these four has to give exactly
-# the same answer for all three photographs, down to the last percent?**
-#
-# * no plus signs
-# * no norms
-# * no attention
-# * no MLPs
 
-# %% tags=["hide-cell"]
-from copy import deepcopy
-
-images = {"Hopper": hopper}  # what the model reads: (1, 3, 224, 224)
-for name in ("cat", "coffee"):
-    images[name] = vitedu.preprocess(model, vitedu.data.photo(name))
-
-
-def ask(name, network=model):
-    """One line: what a network says about the three photographs, in percent."""
-    line = f"{name:15}"
-    for image in images.values():
-        share, best = network.eval()(image)[0].softmax(dim=0).max(dim=0)
-        line += f"{f'{model.class_names[best]} {100 * share:.0f}':20}"
-    print(line.rstrip())
+# %% [markdown]
+# You've written the real thing. (PyTorch ships a block, too, but with its defaults [it's a
+# different one](#Somebody-else's-block).)
+#
+# And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of
+# your blocks with new weights, and after your twelve trained ones. (From here on, each token
+# has its *position* added, as in the real model. That's [chapter 4](04_vit.ipynb).)
 
 
 # %% tags=["hide-cell"]
@@ -483,6 +429,60 @@ def embed(x):
     return torch.cat([model.cls_token, patches], dim=1) + model.pos_embed
 
 
+start = embed(hopper)
+untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
+stacks = {"attention alone": nn.Sequential(*layers[:12])}
+stacks |= {"new blocks": untrained, "trained blocks": mine}
+
+# %% tags=["hide-input"]
+streams = {name: stack(start)[0] for name, stack in stacks.items()}
+figures.show(*drawings.likeness(None, streams, CAP))
+
+# %% [markdown] tags=["predict"]
+# It has lifted. New blocks leave a light mist, and after the trained ones the cap stands out,
+# this time without the jacket.
+#
+# ## Take one part out
+#
+# Does a block need all of its parts? Take one out of every block, and ask about Hopper, a cat
+# and a cup of coffee. One thing to know: the model reads its answer from one extra token,
+# *row 0*, which belongs to no patch. (It's the class token of the drawing.)
+#
+# **Which part, left out, has to give exactly the same answer for all three photographs, down
+# to the last percent?**
+#
+# * the plus signs
+# * the norms
+# * attention
+# * the MLPs
+
+# %% tags=["hide-cell"]
+from copy import deepcopy
+
+images = {"Hopper": hopper}  # what the model reads: (1, 3, 224, 224)
+for name in ("cat", "coffee"):
+    images[name] = vitedu.preprocess(model, vitedu.data.photo(name))
+shown = {name: (image[0] + 1) / 2 for name, image in images.items()}
+
+
+def best(logits):
+    """The likeliest class of (1, 1000), and its probability."""
+    share, place = logits.softmax(dim=-1)[0].max(dim=-1)
+    return model.class_names[place], share.item()
+
+
+def verdicts(network):
+    """What a network says about the three photographs: names, probabilities."""
+    return [best(network.eval()(image)) for image in images.values()]
+
+
+def ask(name, network=model):
+    """The same in one line, in percent."""
+    columns = (f"{f'{n} {100 * p:.0f}':20}" for n, p in verdicts(network))
+    print(f"{name:15}{''.join(columns)}".rstrip())
+
+
+# %% tags=["hide-cell"]
 def without(part):
     """A copy of the model that lacks one part of every block."""
     network = deepcopy(model)
@@ -500,55 +500,54 @@ def without(part):
 
 
 # %% tags=["failure"]
-ask("whole")
 networks = {"whole": model}
 for part in ("plus signs", "norms", "attention", "MLPs"):
     networks[f"no {part}"] = without(part)
-    ask(f"no {part}", networks[f"no {part}"])
 
-# %% [markdown]
-# No attention. The numbers are percentages, and without attention row 0 never hears
-# about any patch: it's always the same jigsaw puzzle. (In hidden cells, `without` makes
-# a copy that lacks a part, and `ask` prints a line.)
-#
-# For the other three, look at Hopper's tokens as they leave block 12:
+# %% tags=["hide-cell"]
+for name, network in networks.items():
+    ask(name, network)
 
 # %% tags=["hide-input"]
-start = embed(hopper)
-print(f"{'after 12 blocks':20}{'size':>8}{'spread':>8}")
+given, beside = {}, {"size": [], "spread": []}
 for name, network in networks.items():
+    given[name] = verdicts(network)
     patches = network.blocks(start)[:, 1:]
-    times = f"{size(patches) / size(start[:, 1:]):.1f}x"
-    print(f"{name:20}{times:>8}{spread(patches):8.0%}")
+    beside["size"].append(f"{size(patches) / size(start[:, 1:]):.1f}x")
+    beside["spread"].append(f"{spread(patches):.0%}")
+figures.show(*drawings.parts(shown, given, beside))
+
 
 # %% [markdown]
-# Without plus signs the spread is 0: within each photograph all tokens have become
-# equal. Without norms the stream is more than five times as large as it should be, and
-# the network is sure of nonsense, such as a slide rule in the cup. Without MLPs it
-# still looks (its percentages differ a little), but it draws the same conclusion every
-# time. None of these networks was trained that way, of course; one that was might find
-# a way around it.
+# Attention. Without it row 0 never hears about any patch, so every photograph is the same
+# jigsaw puzzle.
+#
+# The other three look, and still go wrong, each in its own way. The two columns on the right
+# help you see how: they're the size and the spread of Hopper's tokens after block 12.
+#
+# * Without **plus signs** it's fog again: the spread is 0.
+# * Without **norms** the stream is more than five times as large as it should be, and the
+#   network is sure of nonsense, such as a slide rule in the cup.
+# * Without **MLPs** row 0 still looks, or the percentages would be equal. But it draws the
+#   same conclusion every time.
+#
+# (None of these networks was trained that way. One that was might find a way around it.)
 #
 # <div class="try" data-part="parts"></div>
 #
-# PyTorch ships a block, too, but with its defaults it's a different one: see [Somebody
-# else's block](#Somebody-else's-block) before you use it.
-#
 # ## Watch the answer form
 #
-# No block ever replaces the stream; each one only
-# [adds something](#How-much-does-a-block-write?). So you can stop anywhere and look.
+# After twelve blocks the network says "military uniform". But when does it know? Let's ask it
+# early.
 #
-# First, is the fog gone? Here are the maps from the top of the page again, now through
-# whole blocks, untrained or trained. (The percentages in the titles are means over all
-# other patches. As in the real model, each token starts with its *position* added, a
-# learned vector that says where the patch was. That's [chapter 4](04_vit.ipynb), too.)
+# Normally, row 0 is read after block 12. The last norm and a matrix called the *head* turn it
+# into 1,000 scores, one per class: the *logits*, which a softmax turns into probabilities.
+# But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0 has the same
+# shape all the way, and you can hand it to the head after any block. (`stream`, from a hidden
+# cell, returns what's there after each.)
+
 
 # %% tags=["hide-cell"]
-model.blocks = mine
-untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
-
-
 def stream(x):
     """What the stream holds after 0, 1, ..., 12 blocks, each (1, 197, 192)."""
     z = [embed(x)]
@@ -557,32 +556,11 @@ def stream(x):
     return z
 
 
-# %% tags=["hide-input"]
-z = stream(hopper)
-streams = {"no block": z[0][0], "untrained, 12": untrained(z[0])[0]}
-streams |= {f"trained, {n}": z[n][0] for n in (4, 8, 12)}
-figures.show(*drawings.likeness(picture, streams, CAP, with_means=True))
-
-
-# %% [markdown]
-# It's gone. Twelve untrained blocks leave a mist. Trained blocks sharpen: after eight of them
-# the cap stands out from edge to edge, part of its white top has joined it, and on average
-# the rest of the picture is less like it than at the start. In the last four blocks the rest
-# comes closer again, but the cap still stands out.
-#
-# Now let's ask for words. After block 12, the last norm and a matrix called the *head*
-# turn row 0 into 1,000 scores, one per class: the *logits*, which a softmax turns into
-# probabilities. But row 0 has the same shape after every block. So what would the head
-# say if you stopped early? (`stream`, from a hidden cell, has what's there after each
-# block.)
-
-
 # %%
 def read(z):
     """The head's best guess from the stream (1, 197, 192) as it is now."""
     logits = model.head(model.norm(z)[:, 0])  # (1, 1000)
-    share, best = logits.softmax(dim=-1)[0].max(dim=-1)
-    return model.class_names[best], share.item()
+    return best(logits)
 
 
 def guesses(image):
@@ -598,7 +576,6 @@ def guesses(image):
 # * 11
 
 # %% tags=["hide-input"]
-shown = {name: (image[0] + 1) / 2 for name, image in images.items()}
 said = {name: guesses(image) for name, image in images.items()}
 figures.show(*drawings.answers(shown, said))
 
@@ -606,30 +583,34 @@ figures.show(*drawings.answers(shown, said))
 ends = [said[name][12][0] for name in images]
 assert ends == ["military uniform", "Egyptian cat", "espresso"]
 assert {said[name][0][0] for name in images} == {"crayfish"}
-assert max(share for line in said.values() for _, share in line[:8]) < 0.1
+assert {said[name][2][0] for name in images} == {"barrel"}
+assert max(share for line in said.values() for _, share in line[:9]) < 0.1
 assert said["Hopper"][11][0] == "military uniform"
-ways = [stream(image) for image in images.values()]
-rows = [torch.cat([z[n][:, :1] for z in ways], dim=1) for n in (2, 3, 12)]
-early, later, last = (spread(each) for each in rows)  # each (1, 3, 192)
-assert 0.08 < later < early < 0.12 and last > 0.7
 print("three crayfish first; a uniform, a cat and an espresso last")
 
 # %% [markdown]
-# Before the first block everything is a crayfish, because row 0 hasn't looked at
-# anything yet and holds only what it learned to begin with. Up to block 8 the head only
-# guesses: barrels, hooks, a teddy for the cat. (After block 6 she's a mortarboard,
-# chapter 1's answer to the shuffled portrait.) Then, in the last four, the answers
-# arrive: suit, and after block 11 the uniform, at once with 86%; tiger cat, then
-# Egyptian cat; cup, then espresso. You've just watched a network make up its mind.
+# Only after block 11, and then at once with 86%. Read the columns from the top.
+#
+# Before the first block everything is a crayfish. Row 0 hasn't looked at anything yet; it's
+# a learned vector, the same for every picture. Two looks later it still calls all three a
+# barrel.
+#
+# Then the columns part, but up to block 8 the head only guesses: a hook, a chain, a teddy for
+# the cat. (After block 6 Hopper is a mortarboard, chapter 1's answer to the shuffled
+# portrait.)
+#
+# In the last four blocks the answers arrive. First comes something close, then the thing
+# itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup, then the
+# espresso in it. You've just watched a network make up its mind.
 #
 # This trick is known as the *logit lens* ([nostalgebraist
 # 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
-# on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Read it with care:
-# the head was trained to read the stream after block 12 and nowhere else. When it says
-# "hook" after block 5, there may be a uniform in the stream that it can't read yet.
+# on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the
+# head was trained to read the stream after block 12. When it says "hook" after block 5,
+# there may be a uniform in the stream that it can't read yet.
 #
-# And what does a single patch go through on its way? [Walk](try.md#Walk) follows one
-# into a block.
+# And what goes through its head when it sees a photograph of *yours*? [Ask
+# it](try.md#Photograph), block by block.
 #
 # ## What to take with you
 #
@@ -646,12 +627,11 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # 2. With plus signs but no norms, what becomes of the stream, and of attention?
 # 3. What does LN make of $(30, 10)$, and why does it need $\epsilon$?
 # 4. Where are the 25 norms of a network with twelve blocks?
-# 5. Why does taking out attention make the answer independent of the picture?
+# 5. Why is it always a jigsaw puzzle without attention?
 #
-# You can now turn 196 tokens into 196 better ones, as often as you like. But a classifier
-# has to give *one* answer, and these blocks only know where a patch was because somebody told
-# them. **What's still missing between twelve blocks and a name?** That's
-# [chapter 4](04_vit.ipynb).
+# You can now turn 196 tokens into 196 better ones, as often as you like. But where does row 0
+# come from, and who tells the blocks where a patch was? **What's still missing between twelve
+# blocks and a name?** That's [chapter 4](04_vit.ipynb).
 #
 # ## Exercises
 #
@@ -771,9 +751,11 @@ print("set right, PyTorch's layer equals your block")
 # * `activation="relu"` is the nastiest: you might believe Hopper's academic
 #   gown.
 #   (The cat has become a mushroom.)
-# * `layer_norm_eps=1e-5` changes [next to nothing](#The-small-epsilon) here. Nor does the
-#   fifth default, `dropout=0.1`: it zeroes random numbers, but only in training, and
-#   here it's switched off.
+# * `layer_norm_eps=1e-5` changes next to nothing here. It would for a very small token:
+#   $(0.002, 0)$ becomes $(0.71, -0.71)$ with the authors' $\epsilon = 10^{-6}$, and
+#   $(0.30, -0.30)$ with PyTorch's.
+# * The fifth default, `dropout=0.1`, changes nothing either: it zeroes random numbers, but
+#   only in training.
 # * `batch_first=False` takes the first axis for the tokens and the second for the batch.
 #   With one picture in the batch, each token attends to itself alone, so row 0 never hears
 #   of any patch. It's the mistake of [chapter 2](02_attention.ipynb), and
@@ -808,19 +790,19 @@ labels = train.labels[:32]
 
 
 # %% tags=["hide-cell"]
-def network(kind, depth, seed, dtype):
+def network(kind):
     """Digits (b, c, h, w) to normalised tokens, and a head of ten classes."""
-    _ = torch.manual_seed(seed)
-    blocks = [fresh(kind(64, 4, 256)) for _ in range(depth)]
+    _ = torch.manual_seed(0)
+    blocks = [fresh(kind(64, 4, 256)) for _ in range(24)]
     norm = nn.LayerNorm(64, eps=1e-6)
     body = nn.Sequential(PatchEmbedding(7, 1, 64), *blocks, norm)
-    return body.to(dtype), fresh(nn.Linear(64, 10)).to(dtype)
+    return body.float(), fresh(nn.Linear(64, 10)).float()
 
 
 @torch.enable_grad()
 def learn(kind, lr, steps=21):
     """Losses over some steps of Adam on the same 32 digits."""
-    body, head = network(kind, 24, 0, torch.float32)
+    body, head = network(kind)
     weights = [*body.parameters(), *head.parameters()]
     optimizer, losses = torch.optim.Adam(weights, lr=lr), []
     for _ in range(steps):
@@ -849,51 +831,15 @@ print("pre-norm learns; post-norm only with the smaller rate")
 # At the full rate the first steps are rough. Then pre-norm learns. Post-norm at the same rate
 # falls to the loss of a network that doesn't look and always answers with how
 # often each digit occurs, and for these twenty steps it stays there. At a tenth of the rate
-# it learns too, only more slowly. In practice post-norm usually gets a
-# *warm-up*, a rate that starts near zero and climbs.
-#
-# That was one seed. Here are two measurements for several depths, with three seeds each (the
-# pale dots): how large the gradient is in the last block, and how far one small step of Adam
-# moves the output.
-
-# %% tags=["hide-cell"]
-DEPTHS, SEEDS = (1, 3, 8, 24), range(3)
-
-
-@torch.enable_grad()
-def first_step(kind, depth, seed):
-    """The last block's gradient, and how far one step moves the output."""
-    body, head = network(kind, depth, seed, torch.float64)
-    optimizer = torch.optim.Adam(body[1:-1].parameters(), lr=1e-4)
-    before = body(digits.double())  # (b, t, d)
-    F.cross_entropy(head(before.mean(dim=1)), labels).backward()
-    gradient = body[-2].mlp.fc2.weight.grad.norm().item()
-    optimizer.step()
-    return gradient, size(body(digits.double()) - before) / size(before)
-
-
-# %% tags=["hide-input", "nbval-ignore-output"]
-gradient, moved = {}, {}
-for name, kind in ORDERS.items():
-    every = [[first_step(kind, n, s) for s in SEEDS] for n in DEPTHS]
-    gradient[name] = [[first for first, _ in seeds] for seeds in every]
-    moved[name] = [[second for _, second in seeds] for seeds in every]
-panels = {"gradient in the last block": gradient}
-panels["change of the output by one step"] = moved
-figures.show(*drawings.medians(DEPTHS, panels))
-
-# %% [markdown]
-# With pre-norm the gradient falls with the depth, and with post-norm it doesn't. [Xiong et al.
-# 2020](https://arxiv.org/abs/2002.04745) prove both, and take the large gradients near the
-# output for the reason why post-norm needs a warm-up. But Adam divides each gradient by its
-# own size. The lower panel offers another view: with 24 blocks, a single step, at a tenth of
-# the rate, already moves post-norm's output by about its whole size.
+# it learns too, only more slowly. (That's one seed, and a small task.) In practice post-norm
+# usually gets a *warm-up*, a rate that starts near zero and climbs. [Xiong et al.
+# 2020](https://arxiv.org/abs/2002.04745) trace the need for it to large gradients near the
+# output, which pre-norm doesn't have.
 #
 # ### GELU, exact or not
 #
 # GELU is $x\,\Phi(x)$, where $\Phi(x)$ is the probability that a random number from the
-# standard normal distribution is smaller than $x$. So a large $x$ passes unchanged, a
-# very negative one becomes zero, and in between a little of the negative side leaks
+# standard normal distribution is smaller than $x$. A little of the negative side leaks
 # through: that's the dip in the figure. The authors' code approximates GELU by a
 # formula with tanh; PyTorch and timm (a library of image models) compute it exactly.
 # How far apart are the two?
@@ -910,13 +856,6 @@ print(f"{most:.1e} at most, for inputs of {where:.1f} and -{where:.1f}")
 # That won't change what the model calls a photograph, but a test that compares two
 # implementations to ten digits will fail on it. `plain.py` uses the exact form; the package
 # offers both.
-#
-# ### The small epsilon
-#
-# The authors' LayerNorm has $\epsilon = 10^{-6}$, PyTorch's default is $10^{-5}$. For a
-# token with deviation 1 the results agree to five digits. For a very small one they don't:
-# the token $(0.002, 0)$ has a variance of $10^{-6}$, and becomes $(0.71, -0.71)$ with the
-# authors' value, $(0.30, -0.30)$ with PyTorch's.
 #
 # ### Stochastic depth
 #
@@ -963,8 +902,7 @@ for name, image in images.items():
 
 # %% [markdown]
 # They're the four corners of the picture, every time, and block 8 blows them up. (In
-# the last of the maps above, after block 12, you can spot the lower two: dark corners
-# with dark neighbours.) [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
+# the map of the trained blocks above, they're the four darkest patches.) [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
 # such giants in much larger ViTs, usually in patches with little to see. They suggest
 # that the network uses these tokens as scratch paper, and that it's better to add a few
 # spare tokens for the purpose, called *registers*.
@@ -994,8 +932,8 @@ for name, image in images.items():
 # ## Three readings
 #
 # * [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove what our maps show, and ask
-#   which part of the block prevents it. Compare their answer on residual connections and
-#   MLPs with our table of stacks.
+#   which part of the block prevents it. Compare their answer on residual connections with
+#   our table of stacks.
 # * [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) explain warm-up by the place of the
 #   norm, and train pre-norm Transformers without it.
 # * [Liu et al. 2020](https://arxiv.org/abs/2004.08249) disagree. Balanced gradients alone

@@ -25,16 +25,19 @@ def test_likeness_is_the_cosine_with_one_patch_without_the_class_token():
     assert "no: 99%" in alt
 
 
-@pytest.mark.parametrize("number, across", [(3, 2), (5, 3)])
-def test_likeness_has_one_scale_and_large_panels_if_they_are_few(
-    number, across
-):
+@pytest.mark.parametrize("beside", [True, False])
+def test_likeness_has_one_scale_beside_a_picture_and_in_a_row(beside):
     torch.manual_seed(0)
-    streams = {str(n): torch.randn(196, 4) for n in range(number)}
-    figure, _ = encoder.likeness(torch.rand(3, 28, 28), streams, 0)
-    assert figure.axes[0].get_gridspec().ncols == across
-    for panel in figure.axes[1 : number + 1]:
+    streams = {str(n): torch.randn(196, 4) for n in range(3)}
+    picture = torch.rand(3, 28, 28) if beside else None
+    figure, alt = encoder.likeness(picture, streams, 0)
+    assert figure.axes[0].get_gridspec().ncols == (2 if beside else 3)
+    for panel in figure.axes[beside : 3 + beside]:
         assert panel.images[0].get_clim() == pytest.approx((0, 1))
+        assert {frame.get_bbox().bounds for frame in panel.patches} == {
+            (-0.5, -0.5, 1, 1)
+        }
+    assert ("photograph" in alt) == beside
 
 
 def test_averages_tell_how_far_the_farthest_token_is_from_the_mean():
@@ -63,6 +66,27 @@ def test_gelu_dips_below_zero_where_relu_does_not():
     assert min(y for _, y in drawn["ReLU"]) == 0
     assert min(y for _, y in drawn["GELU"]) == pytest.approx(-0.17, abs=0.005)
     assert "dips to -0.17" in alt
+
+
+def test_parts_have_a_row_per_network_and_columns_beside():
+    said = {
+        "whole": [("cat", 0.75), ("cup", 0.5)],
+        "no norms": [("harp", 0.25), ("hook", 1.0)],
+    }
+    pictures = {name: torch.rand(3, 8, 8) for name in ("cat", "coffee")}
+    beside = {"size": ["4.8x", "25.7x"]}
+    figure, alt = encoder.parts(pictures, said, beside)
+    axes, *photographs = figure.axes
+    drawn = words(axes)
+    assert {"no\nnorms", "harp\n25%", "25.7x", "size"} <= set(drawn)
+    widths = [patch.get_width() for patch in axes.patches]
+    shares = [
+        bar / ground
+        for ground, bar in zip(widths[::2], widths[1::2], strict=True)
+    ]
+    assert shares == pytest.approx([0.75, 0.5, 0.25, 1.0])
+    assert len(photographs) == 2
+    assert "no norms: harp 25%, hook 100%, size 25.7x" in alt
 
 
 def test_answers_are_written_after_each_block_with_a_bar_as_long():
@@ -97,16 +121,3 @@ def test_losses_stand_beside_the_constant_answer_and_are_named_outside():
     assert [line.get_linestyle() for line in drawn] == ["-", "--", ":"]
     assert "over 1 steps; the best constant answer has 2.0" in alt
     assert "pre 0.0; post 2.0; slow 2.2" in alt
-
-
-def test_medians_are_lines_and_seeds_are_dots():
-    runs = {"pre": [[3.0, 1.0, 2.0], [0.4] * 3], "post": [[1.0] * 3] * 2}
-    figure, alt = encoder.medians((1, 24), {"gradient": runs})
-    axes = figure.axes[0]
-    dots = [line for line in axes.lines if line.get_linestyle() == "None"]
-    assert [line.get_ydata()[0] for line in dots[:3]] == [3, 1, 2]
-    assert lines(axes)["pre"] == [[1, 2], [24, 0.4]]
-    assert axes.get_xscale() == axes.get_yscale() == "log"
-    assert names(axes.get_xticklabels()) == ["1", "24"]
-    assert "Medians of 3 seeds, from 1 block to 24" in alt
-    assert "gradient, pre: 2 to 0.4" in alt

@@ -71,9 +71,9 @@ def test_the_central_drawing_says_each_step_in_code_and_in_shapes():
     written = words(figure.axes[0])
     for code, shape in (
         ("x", "(1, 3, 224, 224)"),
-        ("patchify(x, 16)", "(1, 196, 768)"),
+        ("flat =\npatchify(x, 16)", "(1, 196, 768)"),
         ("E", "(768, 192)"),
-        ("patchify(x, 16) @ E", "(1, 196, 192)"),
+        ("flat @ E", "(1, 196, 192)"),
     ):
         assert code in written and shape in written and shape in alt
     # the photograph, three of its patches and the pixels of each in a row
@@ -96,44 +96,54 @@ def test_digits_are_rows_under_their_titles_and_the_first_is_outlined():
     assert alt == "Five digits."
 
 
-def test_maps_of_answers_share_one_scale():
+def test_a_question_s_row_has_the_patches_that_answer_most_and_least():
     kernels = {"warm": torch.randn(3, 4, 4), "right": torch.randn(3, 4, 4)}
-    maps = [torch.randn(2, 2), 9 * torch.randn(2, 2)]
-    figure, _ = images.questions(kernels, maps, 5, "Two kernels.")
-    assert titles(figure)[:2] == ["warm", "right"]
-    assert [x.images[0].get_clim() for x in figure.axes[2:4]] == [(-5, 5)] * 2
+    maps = [torch.tensor([[0.0, 1], [-3, 0]]), 9 * torch.randn(2, 2)]
+    rows = {
+        name: (kernels[name], each)
+        for name, each in zip(kernels, maps, strict=True)
+    }
+    picture = torch.arange(64.0).reshape(1, 8, 8).expand(3, 8, 8) / 63
+    figure, _ = images.questions(rows, picture, 5, "Two kernels.")
+    expected = ["warm", "yes: +1.0", "no: \N{MINUS SIGN}3.0", "all patches"]
+    assert titles(figure)[:4] == expected
+    # row 0, column 1 says yes; row 1, column 0 says no
+    for axes, first in zip(figure.axes[1:3], (4, 32), strict=True):
+        drawn = axes.images[0].get_array()
+        assert drawn.shape == (4, 4, 3)
+        assert float(drawn[0, 0, 0]) == pytest.approx(first / 63, abs=1 / 30)
+    assert [x.images[0].get_clim() for x in figure.axes[3:8:4]] == [(-5, 5)] * 2
     # nothing is grey and the largest number is full colour
     kernel = torch.tensor([0.0, 0.5, -1.0]).reshape(3, 1, 1)
     assert images.around_grey(kernel).flatten().tolist() == [0.5, 0.75, 0.0]
 
 
-def test_kernels_are_drawn_under_their_numbers_in_groups():
-    filters = torch.rand(12, 3, 4, 4)
-    groups = {"first": [11, *range(8)], "last": [9]}
-    figure, alt = images.kernels(filters, groups, "Noise.")
-    assert titles(figure) == ["11", *"01234567", "9"]
-    assert [text.get_text() for text in figure.texts] == ["first", "last"]
-    said = "first, 11, 0, 1, 2, 3, 4, 5, 6, 7; last, 9."
-    assert alt == f"Noise. Their numbers: {said}"
-    shown = torch.tensor(figure.axes[-1].images[0].get_array())
-    expected = images.around_grey(filters[9]).permute(1, 2, 0)
-    assert torch.equal(shown, expected)
-    # the ninth begins a new row
-    first, ninth = (figure.axes[i].get_position() for i in (0, 8))
-    assert ninth.x0 == pytest.approx(first.x0) and ninth.y1 < first.y0
+def test_all_kernels_are_drawn_in_order_and_the_first_large():
+    filters = torch.rand(32, 3, 4, 4)
+    order = [11, 9, *range(9), 10, *range(12, 32)]
+    figure, alt = images.kernels(filters, order, 2, "Noise.")
+    (axes,) = figure.axes
+    together, *large = (torch.tensor(x.get_array()) for x in axes.images)
+    assert words(axes) == ["question 11", "question 9"]
+    assert alt == "Noise. The first are numbers 11, 9."
+    assert together.shape == (10, 94, 3)  # two rows of 16, with gaps
+    for number, place in ((11, (0, 0)), (9, (0, 6)), (16, (6, 0))):
+        expected = images.around_grey(filters[number]).permute(1, 2, 0)
+        y, x = place
+        assert torch.equal(together[y : y + 4, x : x + 4], expected)
+    for number, tile in zip(order, large, strict=False):
+        expected = images.around_grey(filters[number]).permute(1, 2, 0)
+        assert torch.equal(tile, expected)
 
 
-def test_what_is_read_is_drawn_as_maps_on_one_scale_with_gaps():
-    photograph, maps = torch.rand(3, 8, 8), torch.arange(16.0).reshape(4, 2, 2)
-    figure, alt = images.reading(photograph, maps, GUESSES, 5, "Noise.")
-    _, right, below = figure.axes
-    shown = right.images[0]
-    assert shown.get_clim() == (-5, 5)
-    cells = torch.as_tensor(shown.get_array().filled(-1))
-    # two rows of two maps of 2x2, a cell between them
-    assert cells.shape == (5, 5)
-    assert torch.equal(cells[:2, 3:], maps[1])
-    assert torch.equal(cells[3:, :2], maps[2])
-    assert (cells[2] == -1).all() and (cells[:, 2] == -1).all()
-    assert widths(below) == [0.83, 0.04]
-    assert alt == f"Noise. Below, the model's answers as bars: {SAID}"
+def test_under_each_picture_is_what_the_model_says():
+    panels = {
+        title: (torch.rand(3, 8, 8), name, share)
+        for title, (name, share) in zip("abc", 2 * GUESSES, strict=False)
+    }
+    figure, alt = images.captioned(panels, 2, "Noise.")
+    assert titles(figure) == ["a", "b", "c"]
+    drawn = [axes for axes in figure.axes if axes.patches]
+    assert [widths(axes) for axes in drawn] == [[0.83], [0.04], [0.83]]
+    assert words(drawn[1]) == ["4%", "bearskin"]
+    assert alt.startswith("Noise. Under them: a, military uniform 83%; b, ")

@@ -4,14 +4,13 @@ import pytest
 
 from tests.figures.drawn import words
 from vitedu.figures.chapters import recipe
-from vitedu.figures.palette import CLASS, PATCHES, STREAM
+from vitedu.figures.palette import PATCHES, STREAM
 
 ROWS = [
-    recipe.Row("the recipe", [43.0, 44.0, 45.0], [47.0, 48.0, 49.0]),
-    recipe.Row("+ mixup", [40.0, 41.0, 42.0], [42.0] * 3, recipe.PICTURES),
-    recipe.Row("no smoothing", [44.0] * 3, [60.0] * 3, recipe.LABELS),
+    recipe.Row("smaller patches for it", [2.0, 3.0, 4.0], recipe.PICTURES),
+    recipe.Row("cosine", [-1.0] * 3, recipe.STEPS),
 ]
-SINGLE = recipe.Row("a CNN", [65.84], (), recipe.STEPS)
+LEFT = recipe.Move("mixing", (90.0, 40.0), (50.0, 43.0))
 
 
 def test_curves_part_and_end_on_their_numbers():
@@ -31,53 +30,44 @@ def test_curves_part_and_end_on_their_numbers():
     assert above - below == pytest.approx(9)  # close numbers are kept apart
 
 
-def test_a_row_has_its_seeds_their_mean_and_the_gap():
-    figure, alt = recipe.switches(ROWS, 0.5, "the recipe")
-    left, gaps = figure.axes
-    assert words(left) == ["44.0", "41.0", "44.0"]
-    assert words(gaps) == ["4", "1", "16"]
-    assert [bar.get_x() for bar in gaps.patches] == [0, 0, 0]
-    assert [bar.get_width() for bar in gaps.patches] == [4.0, 1.0, 16.0]
-    assert "+ mixup 41.0 ± 0.5, 42 on what it learned" in alt
-    colors = [tick.get_color() for tick in left.get_yticklabels()]
-    assert colors[1:] == [PATCHES, CLASS]
-
-
-def test_the_band_is_two_errors_of_a_difference_around_the_standard():
-    (axes, _) = recipe.switches(ROWS, 0.5, "the recipe")[0].axes
-    band, to_data = axes.patches[0].get_extents(), axes.transData.inverted()
-    (low, _), (high, _) = to_data.transform([band.min, band.max])
-    error = 2**0.5 * 0.5
-    assert [low, high] == pytest.approx([44 - 2 * error, 44 + 2 * error])
-    assert not recipe.switches(ROWS, 0.5)[0].axes[0].patches
-
-
-def test_rows_judged_on_other_pictures_are_below_a_line():
-    own = [row._replace(learned=()) for row in ROWS]
-    figure, alt = recipe.switches(own, 0.5, others=[SINGLE])
+def test_what_an_ingredient_brings_is_the_mean_of_its_seeds():
+    figure, alt = recipe.brings(ROWS, 1.5)
     (axes,) = figure.axes
-    assert len(axes.get_yticks()) == 4
-    assert any(list(line.get_ydata()) == [2.5, 2.5] for line in axes.lines)
-    assert axes.get_xlim()[1] == 100
-    assert axes.get_xlabel() == "right (%)"
-    assert alt.endswith("of the test part: a CNN 65.8, one run.")
-
-
-def test_a_single_run_is_a_ring_without_a_bar_and_a_long_name_is_broken():
-    figure, _ = recipe.switches([SINGLE._replace(words="a " * 20)], 0.5)
-    (axes,) = figure.axes
-    (ring,) = axes.lines
-    assert ring.get_markerfacecolor() == "white"
-    assert ring.get_color() == STREAM and not axes.collections
+    assert words(axes) == ["+3.0", "\N{MINUS SIGN}1.0"]
+    seeds, stem, mean = axes.lines[1:4]
+    assert list(seeds.get_xdata()) == [2, 3, 4]
+    assert [*stem.get_xdata(), *mean.get_xdata()] == [0, 3, 3]
+    colors = [tick.get_color() for tick in axes.get_yticklabels()]
+    assert colors == [PATCHES, STREAM]
+    assert "smaller patches for it +3.0; cosine -1.0. Less than 1.5" in alt
     lines = axes.get_yticklabels()[0].get_text().splitlines()
     assert len(lines) > 1 and max(map(len, lines)) <= recipe.LETTERS
 
 
-def test_an_arrow_leads_from_the_short_run_to_the_long_one():
-    brings = {"mixup": (-2.5, 1.5), "smoothing": (0.2, 0.5)}
-    kinds = {"mixup": recipe.PICTURES, "smoothing": recipe.LABELS}
-    figure, alt = recipe.turning(brings, kinds, ("8", "24"), band=0.9)
+def test_the_band_lies_around_nothing():
+    (axes,) = recipe.brings(ROWS, 1.5)[0].axes
+    band, to_data = axes.patches[0].get_extents(), axes.transData.inverted()
+    (low, _), (high, _) = to_data.transform([band.min, band.max])
+    assert [low, high] == pytest.approx([-1.5, 1.5])
+
+
+def test_a_run_and_a_move_are_where_their_percentages_say():
+    figure, alt = recipe.plane({"mine": [(30, 29), (88, 38)]}, [LEFT], high=60)
     (axes,) = figure.axes
-    (arrow,) = axes.texts  # what changes by less than the band has none
-    assert (arrow.xyann[0], arrow.xy[0]) == (-2.5, 1.5)
-    assert "mixup -2.5 and +1.5; smoothing" in alt and "than 0.9" in alt
+    assert axes.get_xlim() == (20, 100) and axes.get_ylim() == (20, 60)
+    diagonal, path, *ends = axes.lines
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
+    assert path.get_xydata().tolist() == [[30, 29], [88, 38]]
+    assert [e.get_xydata().tolist() for e in ends] == [[[90, 40]], [[50, 43]]]
+    (arrow,) = (text for text in axes.texts if not text.get_text())
+    assert (arrow.xyann, arrow.xy) == (LEFT.start, LEFT.end)
+    assert words(axes) == ["no gap", "mine", "mixing"]
+    assert "mine ends at 88 and 38%; mixing leads from 90 and 40%" in alt
+
+
+def test_what_has_only_a_height_is_a_line_across_the_map():
+    figure, alt = recipe.plane(None, (), {"here": (82, 35)}, {"a CNN": 65.84})
+    (axes,) = figure.axes
+    assert list(axes.lines[-1].get_ydata()) == [65.84] * 2
+    assert words(axes) == ["no gap", "here", "66% a CNN"]
+    assert "a line at 65.8%, a CNN" in alt

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +17,7 @@ from vitedu.figures.palette import (
     PALE,
     STREAM,
 )
-from vitedu.figures.photos import draw_picture, maps
+from vitedu.figures.photos import draw_picture, frame_patch, maps
 from vitedu.figures.schematic import (
     arrow,
     box,
@@ -40,17 +39,13 @@ COLUMNS = 14  # of patches in a photograph
 
 
 def likeness(
-    picture: Tensor,
-    streams: Mapping[str, Tensor],
-    patch: int,
-    *,
-    with_means: bool = False,
+    picture: Tensor | None, streams: Mapping[str, Tensor], patch: int
 ) -> "tuple[Figure, str]":
-    """A picture (3, h, w) in 0..1 and how like one patch all others are.
+    """How like one patch all others are, beside a picture (3, h, w) in 0..1.
 
     `streams` are tokens (t, d) under the titles of their maps; rows in front of
     the last 196 belong to no patch. The maps are cosines, all on one scale from
-    0 to 1; if asked for, each has its mean beside its title.
+    0 to 1. Without a picture they stand in a row.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -61,19 +56,25 @@ def likeness(
         others = torch.cat([others[:patch], others[patch + 1 :]])
         means.append(f"{title}: {100 * others.mean():.0f}%")
     alt = (
-        "A photograph with one patch framed, and maps of how like it every "
-        "patch is, as cosines from 0, dark, to 1, bright. Mean over all other "
-        f"patches, {'; '.join(means)}."
+        "Maps of how like one framed patch every patch is, as cosines from 0 "
+        "or less, dark, to 1, bright. Mean over all other patches, "
+        f"{'; '.join(means)}."
     )
-    name = "cosine with the framed patch (dark: 0 or less)"
-    # large panels if there are few
-    columns = 2 if len(drawn) <= 3 else 3
-    if with_means:
-        drawn = dict(zip(means, drawn.values(), strict=True))
-        name = "cosine with the framed patch (in percent: the mean)"
+    name = "unlike  ←  cosine  →  alike"
     colors = LinearSegmentedColormap.from_list("fog", FOG)
     frame = divmod(patch, COLUMNS)
-    return maps(picture, drawn, name, alt, frame, columns, colors)
+    if picture is not None:
+        alt = f"A photograph with one patch framed. {alt}"
+        return maps(picture, drawn, name, alt, frame, 2, colors)
+    figure, panels = chart(WIDTH, 2.4, 1, len(drawn), squeeze=False)
+    for axes, (title, each) in zip(panels.flat, drawn.items(), strict=True):
+        shown = axes.imshow(each.numpy(), cmap=colors, vmin=0, vmax=1)
+        axes.set_title(title, fontsize=TEXT)
+        axes.axis("off")
+        frame_patch(axes, frame, 1, (("black", 3), ("white", 1.5)))
+    look = {"location": "bottom", "aspect": 40, "shrink": 0.8}
+    figure.colorbar(shown, ax=panels, label=name, **look)
+    return figure, alt
 
 
 def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
@@ -90,14 +91,16 @@ def averages(steps: Sequence[Tensor]) -> "tuple[Figure, str]":
             *tokens.T.numpy(),
             "o",
             linestyle="none",
-            color=(DARK, ATTENTION, "#7cc292")[number],
-            markersize=9 - 2 * number,
+            color=(DARK, ATTENTION, "#57b377")[number],
+            markersize=10 - 1.5 * number,
+            zorder=3,
             label=f"after layer {number}" if number else "three tokens",
         )
         distance = (tokens - middle).norm(dim=1).max().item()
         farthest.append(f"{distance:.2f}")
     axes.set(xlim=(-0.5, 4.5), ylim=(-0.5, 4.5), aspect="equal")
     axes.set(xticks=range(5), yticks=range(5))
+    axes.set(xlabel="first number", ylabel="second number")
     axes.legend(fontsize=10, loc="lower left")
     alt = (
         f"{len(steps[0])} points in a plane move towards their mean; the "
@@ -241,6 +244,48 @@ def activations() -> "tuple[Figure, str]":
     return figure, alt
 
 
+def parts(
+    pictures: Mapping[str, Tensor],
+    guesses: Mapping[str, Sequence[tuple[str, float]]],
+    beside: Mapping[str, Sequence[str]],
+) -> "tuple[Figure, str]":
+    """What several networks say of several photographs: a row per network.
+
+    `guesses` has a (name, probability) per photograph under the network's name,
+    `beside` more columns of words under their heads, and `pictures`
+    (3, h, w) in 0..1 the photographs.
+    """
+    width, left, right, high, head = 500, 84, 86, 44, 118
+    wide = (width - left - right) / len(pictures)
+    height = head + len(guesses) * high + 2
+    figure, axes = canvas(width, height, opaque=True)
+    for column, picture in enumerate(pictures.values()):
+        middle = left + (column + 0.5) * wide
+        place = middle, height - 56
+        _photograph(figure, (width, height), place, 104, picture)
+    step = right / len(beside)
+    places = [width - right + (n + 0.5) * step for n in range(len(beside))]
+    for x, words in zip(places, beside, strict=True):
+        label(axes, (x, height - head + 12), words, "black", 9.5)
+    for row, (network, said) in enumerate(guesses.items()):
+        y = height - head - (row + 0.5) * high
+        words = network.replace("no ", "no\n", 1)
+        label(axes, (left - 8, y), words, "black", 10, ha="right")
+        for column, (name, share) in enumerate(said):
+            corner = (left + column * wide + 2, y - high / 2 + 2)
+            words = f"{name}\n{100 * share:.0f}%"
+            _guess(axes, corner, (wide - 4, high - 4), words, share, 9)
+        for x, column in zip(places, beside.values(), strict=True):
+            label(axes, (x, y), column[row], "black", 10)
+    rows = "; ".join(
+        f"{network}: "
+        + ", ".join(f"{name} {100 * share:.0f}%" for name, share in said)
+        + "".join(f", {head} {beside[head][row]}" for head in beside)
+        for row, (network, said) in enumerate(guesses.items())
+    )
+    return figure, f"What each network says of {', '.join(pictures)}. {rows}."
+
+
 def answers(
     pictures: Mapping[str, Tensor],
     guesses: Mapping[str, Sequence[tuple[str, float]]],
@@ -251,31 +296,23 @@ def answers(
     (3, h, w) in 0..1 under the same names.
     """
     rows = len(next(iter(guesses.values())))
-    width, left, high, head = 500, 38, 30, 146
+    width, left, high, head = 500, 46, 30, 146
     wide = (width - left) / len(pictures)
     height = head + rows * high + 4
     middles = [height - head - (row + 0.5) * high for row in range(rows)]
     figure, axes = canvas(width, height, opaque=True)
     for column, (title, picture) in enumerate(pictures.items()):
         x = left + (column + 0.5) * wide
-        below = (height - 122) / height
-        photo = figure.add_axes(
-            ((x - 58) / width, below, 116 / width, 116 / height)
-        )
-        photo.axis("off")
-        draw_picture(photo, picture)
+        _photograph(figure, (width, height), (x, height - 64), 116, picture)
         begin = left + column * wide + 2
         for y, (name, share) in zip(middles, guesses[title], strict=True):
-            corner, full = (begin, y - high / 2 + 2), wide - 6
-            look = {"facecolor": "#f6f6f7", "linewidth": 0}
-            rectangle(axes, corner, (full, high - 4), **look)
-            look["facecolor"] = "#eca9ad"
-            rectangle(axes, corner, (full * share, high - 4), **look)
-            label(axes, (x, y), f"{name} {100 * share:.0f}%", "black", 9.3)
+            corner, full = (begin, y - high / 2 + 2), (wide - 6, high - 4)
+            words = f"{name} {100 * share:.0f}%"
+            _guess(axes, corner, full, words, share, 9.3)
     for row, y in enumerate(middles):
         label(axes, (left - 8, y), f"{row}", "black", TEXT, ha="right")
-    place = (2, height - head + 2)
-    label(axes, place, "after\nblock", "black", 10, ha="left", va="bottom")
+    place = (left - 8, height - head + 2)
+    label(axes, place, "after\nblock", "black", 9.5, ha="right", va="bottom")
     ends = "; ".join(
         f"{title} begins with {line[0][0]} and ends with {line[-1][0]}, "
         f"{100 * line[-1][1]:.0f}%"
@@ -283,6 +320,37 @@ def answers(
     )
     alt = f"The likeliest class after each of {rows - 1} blocks: {ends}."
     return figure, alt
+
+
+def _photograph(
+    figure: "Figure",
+    size: tuple[float, float],
+    middle: tuple[float, float],
+    side: float,
+    picture: Tensor,
+) -> None:
+    """A square picture on a canvas of that size."""
+    (width, height), (x, y) = size, middle
+    place = (x - side / 2) / width, (y - side / 2) / height
+    photo = figure.add_axes((*place, side / width, side / height))
+    photo.axis("off")
+    draw_picture(photo, picture)
+
+
+def _guess(
+    axes: "Axes",
+    corner: tuple[float, float],
+    full: tuple[float, float],
+    words: str,
+    share: float,
+    points: float,
+) -> None:
+    """A guess on a bar as long as its probability."""
+    (x, y), (wide, high) = corner, full
+    rectangle(axes, corner, full, facecolor="#f6f6f7", linewidth=0)
+    bar = wide * share, high
+    rectangle(axes, corner, bar, facecolor="#eca9ad", linewidth=0)
+    label(axes, (x + wide / 2, y + high / 2), words, "black", points)
 
 
 def losses(
@@ -309,48 +377,6 @@ def losses(
         f"At the end: {ends}."
     )
     return figure, alt
-
-
-def medians(
-    depths: Sequence[int],
-    panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]],
-) -> "tuple[Figure, str]":
-    """A panel per quantity over the depth: medians as lines, seeds as dots."""
-    rows = len(panels)
-    height = 2.4 * rows + 0.3
-    figure, grid = chart(WIDTH, height, rows, 1, sharex=True, squeeze=False)
-    looks = (ATTENTION, "-", "o"), (CLASS, "--", "s")
-    ends = []
-    for axes, (title, runs) in zip(grid.flat, panels.items(), strict=True):
-        for (name, seeds), (color, dash, dot) in zip(
-            runs.items(), looks, strict=True
-        ):
-            middle = [median(each) for each in seeds]
-            look = {"color": color, "alpha": 0.35, "markeredgewidth": 0}
-            axes.plot(depths, seeds, dot, markersize=4, **look)
-            look = {"color": color, "linestyle": dash, "marker": dot}
-            axes.plot(depths, middle, label=name, markersize=5, **look)
-            ends.append(f"{title}, {name}: {middle[0]:.2g} to {middle[-1]:.2g}")
-        axes.set(xscale="log", yscale="log")
-        axes.minorticks_off()
-        axes.set_title(title, fontsize=TEXT)
-        _plain_ticks(axes)
-    axes.set_xticks(list(depths), [str(depth) for depth in depths])
-    axes.set_xlabel("blocks", fontsize=TEXT)
-    grid[0, 0].legend(fontsize=10)
-    alt = (
-        f"Medians of {len(seeds[0])} seeds, from {depths[0]} block to "
-        f"{depths[-1]}. {'; '.join(ends)}."
-    )
-    return figure, alt
-
-
-def _plain_ticks(axes: "Axes") -> None:
-    """Write 0.5, 1, 2 beside a logarithmic axis instead of powers of ten."""
-    low, high = axes.get_ylim()
-    ticks = [n * 10.0**p for p in range(-3, 3) for n in (1, 2, 5)]
-    shown = [tick for tick in ticks if low <= tick <= high]
-    axes.set_yticks(shown, [f"{tick:g}" for tick in shown])
 
 
 def _cosines(tokens: Tensor, patch: int) -> Tensor:

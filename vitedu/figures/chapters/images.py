@@ -63,14 +63,18 @@ def answers(
     return figure, f"{seen} The model's answers as bars: {listed}."
 
 
-def _draw_guesses(axes: "Axes", guesses: Sequence[tuple[str, float]]) -> str:
+def _draw_guesses(
+    axes: "Axes", guesses: Sequence[tuple[str, float]], fontsize: float = 13
+) -> str:
     """Classes as bars under their names; the same in words."""
     for row, (name, share) in enumerate(guesses):
         axes.barh(row + 0.22, share, height=0.4, color=PATCHES)
-        middle = {"va": "center", "fontsize": 13}
+        middle = {"va": "center", "fontsize": fontsize}
         axes.text(share + 0.02, row + 0.22, f"{share:.0%}", **middle)
-        axes.text(0, row - 0.08, name, va="bottom", fontsize=13)
-    axes.set(xlim=(0, 1.22), ylim=(len(guesses) - 0.5, -0.6))
+        axes.text(0, row - 0.08, name, va="bottom", fontsize=fontsize)
+    # room for a percentage beside the longest bar
+    axes.set(xlim=(0, 1.22 if fontsize > 11 else 1.4))
+    axes.set(ylim=(len(guesses) - 0.5, -0.6))
     axes.axis("off")
     return ", ".join(f"{name} {share:.0%}" for name, share in guesses)
 
@@ -119,7 +123,7 @@ def _cell(
 
 
 def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
-    """From a picture (3, 224, 224) to its tokens (196, d): the whole chapter.
+    """From a picture (3, 224, 224) to its products with E (196, d).
 
     A symbol, its picture and its line of code are side by side, in one colour.
     """
@@ -139,7 +143,8 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
         _cells(axes, token[:12], (left, 108 - place * step), right - left, side)
     for y in (261, 41):
         label(axes, (middle, y), "\N{VERTICAL ELLIPSIS}")
-    label(axes, (middle, 16), "light: negative, dark: positive", fontsize=10.5)
+    for y, words in ((48, "light: negative"), (32, "dark: positive")):
+        label(axes, (227, y), words, fontsize=10.5, ha="left")
     for place in range(shown):
         for y in (330, 108):
             dots = (right + 7, y + side / 2 - place * step)
@@ -152,23 +157,24 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
     box(axes, (middle, 198), (156, 40), f"{TIMES} E", PATCHES)
     for start, end in ((386, 359), (250, 222), (174, 138)):
         arrow(axes, (middle, start), (middle, end))
-    code = "patchify(x, 16)"
     for y, color, symbol, words, shape in (
         (445, DARK, r"$\mathbf{x}$", "x", "(1, 3, 224, 224)"),
-        (313, PATCHES, r"$\mathbf{x}_p$", code, "(1, 196, 768)"),
-        (198, PATCHES, r"$\mathbf{E}$", "E", "(768, 192)"),
         (
-            91,
-            STREAM,
-            r"$\mathbf{x}_p\mathbf{E}$",
-            f"{code} @ E",
-            "(1, 196, 192)",
+            313,
+            PATCHES,
+            r"$\mathbf{x}_p$",
+            "flat =\npatchify(x, 16)",
+            "(1, 196, 768)",
         ),
+        (198, PATCHES, r"$\mathbf{E}$", "E", "(768, 192)"),
+        (91, STREAM, r"$\mathbf{x}_p\mathbf{E}$", "flat @ E", "(1, 196, 192)"),
     ):
         label(axes, (24, y), symbol, color, 15)
         look = {"ha": "left", "family": "monospace"}
-        label(axes, (227, y + 9), words, color, 11, weight="bold", **look)
-        label(axes, (227, y - 10), shape, color, 10.5, **look)
+        look["va"] = "bottom"
+        label(axes, (227, y + 1), words, color, 11, weight="bold", **look)
+        look["va"] = "top"
+        label(axes, (227, y - 2), shape, color, 10.5, **look)
     alt = (
         "From top to bottom: a photograph x; three of its 196 patches, each "
         "with the start of its flat row of pixels; the matrix E; and the same "
@@ -242,24 +248,41 @@ def digits(
 
 
 def questions(
-    kernels: Mapping[str, Tensor],
-    maps: Sequence[Tensor],
+    rows: Mapping[str, tuple[Tensor, Tensor]],
+    picture: Tensor,
     limit: float,
     alt: str,
 ) -> "tuple[Figure, str]":
-    """Kernels (3, p, q) with titles, above maps (gh, gw) of their answers.
+    """A row for each question: who says yes and no, and what all say.
 
-    Each kernel is drawn around grey; the maps share one scale, printed once,
-    from -limit to limit. Answers beyond it are drawn as the limit.
+    A title's kernel (3, p, q) and its answers (gh, gw), one for each patch of
+    `picture` (3, h, w). Beside the kernel are the patches with the highest and
+    the lowest answer, then all answers as a map. The maps share one scale,
+    printed once, from -limit to limit; what is beyond is drawn as the limit.
     """
-    figure, grid = chart(WIDTH, 3.9, 2, len(kernels), squeeze=False)
+    figure, grid = chart(WIDTH, 5, len(rows), 4, squeeze=False)
+    figure.get_layout_engine().set(wspace=0.06)
     for axes in grid.flat:
         axes.axis("off")
-    for axes, (title, kernel) in zip(grid[0], kernels.items(), strict=True):
-        axes.imshow(around_grey(kernel).permute(1, 2, 0).numpy())
-        axes.set_title(title, fontsize=11)
-    for axes, each in zip(grid[1], maps, strict=True):
-        shown = axes.imshow(each.numpy(), cmap=MAP, vmin=-limit, vmax=limit)
+    for panels, (title, (kernel, answered)) in zip(
+        grid, rows.items(), strict=True
+    ):
+        question, yes, no, everyone = panels
+        question.imshow(around_grey(kernel).permute(1, 2, 0).numpy())
+        question.set_title(title, fontsize=11)
+        p, columns = kernel.shape[-1], answered.shape[1]
+        for axes, word, place in (
+            (yes, "yes", answered.argmax()),
+            (no, "no", answered.argmin()),
+        ):
+            y, x = divmod(int(place), columns)
+            draw_picture(axes, picture[:, p * y :, p * x :][:, :p, :p])
+            number = f"{answered[y, x]:+.1f}".replace("-", "\N{MINUS SIGN}")
+            axes.set_title(f"{word}: {number}", fontsize=11)
+        shown = everyone.imshow(
+            answered.numpy(), cmap=MAP, vmin=-limit, vmax=limit
+        )
+        everyone.set_title("all patches", fontsize=11)
     figure.colorbar(
         shown,
         ax=grid,
@@ -278,74 +301,61 @@ def around_grey(kernel: Tensor) -> Tensor:
 
 
 def kernels(
-    filters: Tensor, groups: Mapping[str, Sequence[int]], seen: str
+    filters: Tensor, order: Sequence[int], large: int, seen: str
 ) -> "tuple[Figure, str]":
-    """Some of the kernels (d, 3, p, q) under their numbers, in titled groups.
+    """All kernels (d, 3, p, q) in this order, in rows of 16.
 
-    Each is drawn around grey, on its own scale. `seen` begins the alt text.
+    Each is drawn around grey, on its own scale. The first few are outlined, and
+    drawn large above the others. `seen` begins the alt text.
     """
-    from matplotlib.figure import Figure
+    tiles = [around_grey(filters[number]) for number in order]
+    together = mosaic(tiles, columns=16, gap=2)
+    p, (_, high, wide) = filters.shape[-1], together.shape
+    width, side, gap = 100 * WIDTH, 112, 30
+    scale = width / wide
+    below = scale * high
+    figure, axes = canvas(width, below + side + 38, opaque=True)
+    axes.set_aspect("auto")
+    limits = axes.axis()
+    look = {"aspect": "auto", "interpolation": "nearest"}
+    place = (0, width, 0, below)
+    axes.imshow(together.permute(1, 2, 0).numpy(), extent=place, **look)
+    start = (width - large * side - (large - 1) * gap) / 2
+    for number, tile in enumerate(tiles[:large]):
+        left = start + number * (side + gap)
+        place = (left, left + side, below + 14, below + 14 + side)
+        axes.imshow(tile.permute(1, 2, 0).numpy(), extent=place, **look)
+        words = f"question {order[number]}"
+        label(axes, (left + side / 2, below + side + 26), words, DARK, 11)
+        corner = (number * (p + 2) * scale, below)
+        opposite = (corner[0] + p * scale, below - p * scale)
+        outline(axes, corner, opposite, PATCHES, 2.2)
+    axes.axis(limits)
+    named = ", ".join(str(number) for number in order[:large])
+    return figure, f"{seen} The first are numbers {named}."
 
-    columns, side, head, title = 8, WIDTH / 8, 0.17, 0.3
-    rows = [math.ceil(len(numbers) / columns) for numbers in groups.values()]
-    height = sum(rows) * (side + head) + len(rows) * title
-    figure = Figure(figsize=(WIDTH, height))
-    top = height
-    for (name, numbers), many in zip(groups.items(), rows, strict=True):
-        place = (0.06 / WIDTH, (top - 0.7 * title) / height)
-        figure.text(*place, name, fontsize=12)
-        top -= title
-        for place, number in enumerate(numbers):
-            row, column = divmod(place, columns)
-            left = column * side + 0.04
-            lower = top - (row + 1) * (side + head) + 0.04
-            size = side - 0.08
-            axes = figure.add_axes(
-                (left / WIDTH, lower / height, size / WIDTH, size / height)
-            )
-            axes.axis("off")
-            tile = around_grey(filters[number]).permute(1, 2, 0)
-            axes.imshow(tile.numpy(), interpolation="nearest")
-            axes.set_title(str(number), fontsize=10, pad=1.5)
-        top -= many * (side + head)
-    listed = "; ".join(
-        f"{name}, {', '.join(map(str, numbers))}"
-        for name, numbers in groups.items()
+
+def captioned(
+    panels: Mapping[str, tuple[Tensor, str, float]], columns: int, seen: str
+) -> "tuple[Figure, str]":
+    """Pictures (3, h, w), titled; under each a class and its share as a bar.
+
+    `seen` begins the alt text: what the pictures show.
+    """
+    rows = math.ceil(len(panels) / columns)
+    high = rows * (WIDTH / columns + 0.75)
+    ratios = (1, 0.28) * rows
+    figure, grid = chart(
+        WIDTH, high, 2 * rows, columns, height_ratios=ratios, squeeze=False
     )
-    return figure, f"{seen} Their numbers: {listed}."
-
-
-def reading(
-    picture: Tensor,
-    maps: Tensor,
-    guesses: Sequence[tuple[str, float]],
-    limit: float,
-    seen: str,
-) -> "tuple[Figure, str]":
-    """What you see, what the network reads, what it says.
-
-    That is a picture (3, h, w); maps (k, gh, gw) of k answers on one scale from
-    -limit to limit, in a square or a column; what it says as bars.
-    """
-    from matplotlib.figure import Figure
-
-    high = 3.0 + 0.62 * len(guesses)
-    figure = Figure(figsize=(WIDTH, high), layout="constrained")
-    ratios = (2.9, 0.6 * len(guesses))
-    panels = figure.subplot_mosaic("sr;bb", height_ratios=ratios)
-    left, right, below = panels.values()
-    draw_picture(left, picture)
-    left.set_title("what you see", fontsize=13)
-    # a hair of white between maps: numbers that are none are not drawn
-    padded = F.pad(maps, (0, 1, 0, 1), value=math.nan)
-    columns = math.isqrt(len(maps))
-    joined = mosaic(list(padded[:, None]), columns)[0, :-1, :-1]
-    scale = {"cmap": MAP, "vmin": -limit, "vmax": limit}
-    right.imshow(joined.numpy(), interpolation="nearest", **scale)
-    right.set_title("what it reads", fontsize=13)
-    for axes in (left, right):
+    for axes in grid.flat:
         axes.axis("off")
-    below.set_title("what it says", fontsize=13)
-    listed = _draw_guesses(below, guesses)
-    alt = f"{seen} Below, the model's answers as bars: {listed}."
-    return figure, alt
+    said = []
+    for place, (title, (picture, name, share)) in enumerate(panels.items()):
+        row, column = divmod(place, columns)
+        above, below = grid[2 * row : 2 * row + 2, column]
+        draw_picture(above, picture)
+        above.set_title(title, fontsize=11)
+        listed = _draw_guesses(below, [(name, share)], fontsize=11)
+        said.append(f"{title}, {listed}")
+    return figure, f"{seen} Under them: {'; '.join(said)}."

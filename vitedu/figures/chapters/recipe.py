@@ -1,10 +1,9 @@
-"""Chapter 6: curves that part, the step, switches, error bars."""
+"""Chapter 6: curves that part, the step, what ingredients bring, the map."""
 
-import math
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import (
@@ -19,19 +18,16 @@ from vitedu.figures.palette import (
 from vitedu.figures.schematic import arrow, canvas, column, label, line
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LETTERS = 17  # of a row's name, before it is broken
-# what a switch changes, and its colour
-PICTURES, STEPS, LABELS = "pictures", "steps", "labels"
-NETWORK, WHOLE = "network", "several things"
+# what an ingredient changes, and its colour
+PICTURES, STEPS, LABELS, NETWORK = "pictures", "steps", "labels", "network"
 COLORS = {
     PICTURES: PATCHES,
     STEPS: STREAM,
     LABELS: CLASS,
     NETWORK: POSITIONS,
-    WHOLE: DARK,
 }
 STEP = (
     (
@@ -68,17 +64,26 @@ STEP = (
 
 
 class Row(NamedTuple):
-    """What the runs of one recipe came to, in percent."""
+    """What an ingredient brings, in points: a number for each seed."""
 
     words: str
-    held_out: Sequence[float]  # a number per seed; none: not measured
-    learned: Sequence[float] = ()
-    kind: str = WHOLE
+    points: Sequence[float]
+    kind: str
 
     @property
     def mean(self) -> float:
-        """Of the seeds, on the pictures that were held out."""
-        return statistics.mean(self.held_out)
+        """Of the seeds."""
+        return statistics.mean(self.points)
+
+
+class Move(NamedTuple):
+    """From run to run on the map, each (learned from, held out) in percent."""
+
+    words: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+    kind: str = PICTURES
+    shift: tuple[float, float] = (0, 8)  # of the words from the middle, points
 
 
 def parting(
@@ -140,173 +145,111 @@ def step() -> "tuple[Figure, str]":
     )
 
 
-def switches(
-    rows: Sequence[Row],
-    error: float,
-    standard: str | None = None,
-    others: Sequence[Row] = (),
-) -> "tuple[Figure, str]":
-    """Held-out accuracy of each row with its seeds, and its gap.
+def brings(rows: Sequence[Row], band: float) -> "tuple[Figure, str]":
+    """Points that each ingredient brings: the mean of its seeds, and these.
 
-    `error` is the standard error of a mean of seeds; a row of one seed is a
-    ring without a bar. The row called `standard` has a band of two errors of a
-    difference either way. Rows are drawn in the order given; `others` follow
-    below a line, were judged on other pictures, and make the scale end at 100,
-    where a bar would be smaller than its dot.
-    """
-    has_gap = any(row.learned for row in rows)
-    num_rows, rows = len(rows), [*rows, *others]
-    figure, panels = chart(
-        WIDTH,
-        0.47 * len(rows) + 1.0,
-        1,
-        2 if has_gap else 1,
-        sharey=True,
-        squeeze=False,
-        width_ratios=(2.1, 1) if has_gap else (1,),
-    )
-    left = panels[0, 0]
-    for row in rows:
-        if row.words == standard:
-            band = 2 * math.sqrt(2) * error
-            left.axvspan(
-                row.mean - band, row.mean + band, color=PALE, alpha=0.3
-            )
-    for place, row in enumerate(rows):
-        _held_out(left, place, row, 0 if others else error)
-        if has_gap:
-            _learned(panels[0, 1], place, row)
-    names = [textwrap.fill(row.words, LETTERS) for row in rows]
-    left.set_yticks(range(len(rows)), names, fontsize=11)
-    for tick, row in zip(left.get_yticklabels(), rows, strict=True):
-        tick.set_color(COLORS[row.kind])
-    left.set_ylim(len(rows) - 0.5, -0.6)
-    reached = [value for row in rows for value in row.held_out]
-    lowest, highest = min(reached), max(reached)
-    room = 0.04 * (highest - lowest) + 0.2
-    left.set_xlim(lowest - room, highest + room + 0.32 * (highest - lowest))
-    left.set_xlabel("held out (%)", fontsize=11)
-    if others:
-        left.axhline(num_rows - 0.5, color=DARK, linewidth=1)
-        left.set_xlim(lowest - room, 100)
-        left.set_xlabel("right (%)", fontsize=11)
-    left.grid(axis="x", alpha=0.3)
-    left.tick_params(labelsize=11)
-    bare(left)
-    if has_gap:
-        _finish_gap(panels[0, 1])
-    told = "; ".join(_told(row, error) for row in rows[:num_rows])
-    alt = f"Accuracy on held-out pictures in percent: {told}."
-    if others:
-        told = "; ".join(_told(row, error) for row in others)
-        alt += f" Below a line, judged on pictures of the test part: {told}."
-    return figure, alt
-
-
-def turning(
-    brings: Mapping[str, tuple[float, float]],
-    kinds: Mapping[str, str],
-    lengths: tuple[str, str],
-    band: float,
-) -> "tuple[Figure, str]":
-    """What each ingredient brings early and late, in points.
-
-    The arrow leads from the ring to the dot; `lengths` say when these were.
     Within `band` of zero nothing is said. The rows come in the order given.
     """
-    figure, axes = chart(WIDTH, 0.47 * len(brings) + 1.5)
+    figure, axes = chart(WIDTH, 0.44 * len(rows) + 0.8)
     axes.axvspan(-band, band, color=PALE, alpha=0.3)
     axes.axvline(0, color=DARK, linewidth=1)
-    told = []
-    for place, (name, (short, long)) in enumerate(brings.items()):
-        color = COLORS[kinds[name]]
-        look = {"color": color, "markersize": 8, "markeredgewidth": 2}
-        if abs(long - short) > band:
-            ends = {"arrowstyle": "-|>", "color": color, "shrinkB": 4}
-            axes.annotate("", (long, place), (short, place), arrowprops=ends)
-        axes.plot([short], [place], "o", markerfacecolor="white", **look)
-        axes.plot([long], [place], "o", **look)
-        told.append(f"{name} {short:+.1f} and {long:+.1f}")
-    names = [textwrap.fill(name, LETTERS) for name in brings]
-    axes.set_yticks(range(len(brings)), names, fontsize=11)
-    for tick, name in zip(axes.get_yticklabels(), brings, strict=True):
-        tick.set_color(COLORS[kinds[name]])
-    axes.set_ylim(len(brings) - 0.5, -0.6)
-    axes.set_xlabel("points that it brings", fontsize=11)
-    handles = [
-        axes.plot([], [], "o", color=STREAM, markerfacecolor=face)[0]
-        for face in ("white", STREAM)
-    ]
-    axes.legend(
-        handles,
-        lengths,
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=2,
-        frameon=False,
-        fontsize=11,
-    )
+    for place, row in enumerate(rows):
+        color = COLORS[row.kind]
+        below = [place + 0.24] * len(row.points)
+        axes.plot(row.points, below, "o", color="0.65", markersize=4.5)
+        axes.plot([0, row.mean], [place] * 2, color=color, linewidth=2.2)
+        axes.plot([row.mean], [place], "o", color=color, markersize=8)
+        is_left = row.mean < 0
+        far = min(row.points) if is_left else max(row.points)
+        look = {"va": "center", "color": color, "weight": "bold"}
+        look["ha"] = "right" if is_left else "left"
+        offset = (-9 if is_left else 9, 0)
+        words = f"{row.mean:+.1f}".replace("-", "\N{MINUS SIGN}")
+        note(axes, words, (far, place), offset, 11, **look)
+    names = [textwrap.fill(row.words, LETTERS) for row in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=11)
+    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_color(COLORS[row.kind])
+    axes.set_ylim(len(rows) - 0.5, -0.6)
+    reached = [value for row in rows for value in row.points]
+    axes.set_xlim(min(0, *reached) - 6, max(0, *reached) + 4)
+    axes.set_xlabel("points that it brings, held out", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
     axes.tick_params(labelsize=11)
     bare(axes)
+    told = "; ".join(f"{row.words} {row.mean:+.1f}" for row in rows)
     return figure, (
-        f"Points that each ingredient brings after {lengths[0]} and after "
-        f"{lengths[1]}: {'; '.join(told)}. Less than {band:.1f} either "
-        "way is called nothing."
+        f"Points on held-out pictures that each ingredient brings: {told}. "
+        f"Less than {band:.1f} either way is called nothing."
     )
 
 
-def _held_out(axes: "Axes", place: int, row: Row, error: float) -> None:
-    """The seeds of a row as pale dots, their mean and its error, its number."""
-    color = COLORS[row.kind]
-    if not row.held_out:
-        look = {"va": "center", "fontsize": 11, "color": color}
-        beside = axes.get_yaxis_transform()
-        axes.text(0.05, place, "not measured here", transform=beside, **look)
-        return
-    if len(row.held_out) > 1:
-        below = [place + 0.22] * len(row.held_out)
-        axes.plot(row.held_out, below, "o", color="0.65", markersize=4.5)
-        look: dict[str, Any] = {"color": color, "linewidth": 2.2, "capsize": 4}
-        if error:
-            look["xerr"] = [error]
-        axes.errorbar([row.mean], [place - 0.08], fmt="o", **look)
-        end = max(row.mean + error, *row.held_out)
-    else:
-        look = {"color": color, "markerfacecolor": "white", "markersize": 8}
-        axes.plot([row.mean], [place], "o", markeredgewidth=2, **look)
-        end = row.mean
-    look = {"va": "center", "color": color, "weight": "bold"}
-    note(axes, f"{row.mean:.1f}", (end, place), (7, 0), 11, **look)
+def plane(
+    paths: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    moves: Sequence[Move] = (),
+    places: Mapping[str, tuple[float, float]] | None = None,
+    marks: Mapping[str, float] | None = None,
+    *,
+    low: float = 20,
+    high: float = 100,
+) -> "tuple[Figure, str]":
+    """The map: what runs know of their own pictures, and of others, in percent.
+
+    `paths` are live runs from epoch to epoch, named at their ends; `moves` lead
+    from run to run; `places` are words that name a region; `marks` have no gap
+    to show, only a height.
+    """
+    figure, axes = chart(WIDTH, (high - low) / (100 - low) * WIDTH + 0.5)
+    axes.plot([low, 100], [low, 100], "--", color=STREAM, linewidth=1.5)
+    look = {"color": STREAM, "rotation": 45, "ha": "center", "va": "center"}
+    middle = low + 0.36 * (100 - low)
+    note(axes, "no gap", (middle, middle), (-9, 9), 11, **look)
+    axes.fill_between([low, 100], low, [low, 100], color=PALE, alpha=0.15)
+    told = []
+    looks = (
+        {"color": STREAM, "ha": "right", "va": "top"},
+        {"color": PATCHES, "ha": "left", "va": "bottom"},
+    )
+    for (name, path), look in zip((paths or {}).items(), looks, strict=False):
+        color, up = look["color"], 7 if look["va"] == "bottom" else -9
+        axes.plot(*zip(*path, strict=True), "o-", color=color, linewidth=2)
+        note(axes, name, path[-1], (4, up), 11, weight="bold", **look)
+        told.append(f"{name} ends at {_at(path[-1])}")
+    for move in moves:
+        color = COLORS[move.kind]
+        ends = {"arrowstyle": "-|>", "color": color, "linewidth": 2}
+        ends |= {"shrinkA": 3, "shrinkB": 3, "mutation_scale": 15}
+        axes.annotate("", move.end, move.start, arrowprops=ends)
+        for point in (move.start, move.end):
+            axes.plot(*point, "o", color=DARK, markersize=6)
+        both = zip(move.start, move.end, strict=True)
+        middle = [sum(pair) / 2 for pair in both]
+        look = {"color": color, "weight": "bold", "ha": "center"}
+        note(axes, move.words, middle, move.shift, 11, **look)
+        told.append(
+            f"{move.words} leads from {_at(move.start)} to {_at(move.end)}"
+        )
+    for words, point in (places or {}).items():
+        look = {"color": DARK, "ha": "center", "va": "center"}
+        note(axes, words, point, (0, 0), 11, **look)
+    for words, height in (marks or {}).items():
+        axes.axhline(height, color=DARK, linewidth=1.5, linestyle=":")
+        look = {"color": DARK, "va": "bottom"}
+        note(axes, f"{height:.0f}% {words}", (low, height), (5, 1), 11, **look)
+        told.append(f"a line at {height:.1f}%, {words}")
+    axes.set(xlim=(low, 100), ylim=(low, high), aspect="equal")
+    axes.set_xlabel("learned from (% right)", fontsize=11)
+    axes.set_ylabel("held out (% right)", fontsize=11)
+    axes.tick_params(labelsize=11)
+    axes.grid(alpha=0.3)
+    bare(axes)
+    return figure, (
+        "A map: percent right of the pictures that a run learned from, to the "
+        "right, and of held-out ones, upwards; on the diagonal they are equal. "
+        f"{'; '.join(told)}."
+    )
 
 
-def _learned(axes: "Axes", place: int, row: Row) -> None:
-    """The gap between what it learned from and what was held out, as a bar."""
-    if not row.learned:
-        return
-    learned = statistics.mean(row.learned)
-    gap = learned - row.mean
-    axes.barh(place, gap, height=0.5, color=COLORS[row.kind])
-    look = {"va": "center_baseline", "color": DARK}
-    note(axes, f"{gap:.0f}", (gap, place), (4, 0), 11, **look)
-
-
-def _finish_gap(axes: "Axes") -> None:
-    axes.set_xlabel("gap (points)", fontsize=11)
-    low, high = axes.get_xlim()
-    axes.set_xlim(low, high + 0.3 * (high - low))
-    axes.tick_params(left=False, labelsize=11)
-    axes.grid(axis="x", alpha=0.3)
-    bare(axes, "top", "right", "left")
-
-
-def _told(row: Row, error: float) -> str:
-    """A row in words."""
-    if not row.held_out:
-        return f"{row.words}, not measured here"
-    if len(row.held_out) == 1:
-        return f"{row.words} {row.mean:.1f}, one run"
-    words = f"{row.words} {row.mean:.1f} ± {error:.1f}"
-    if not row.learned:
-        return words
-    return f"{words}, {statistics.mean(row.learned):.0f} on what it learned"
+def _at(point: tuple[float, float]) -> str:
+    """A place on the map, in words."""
+    return f"{point[0]:.0f} and {point[1]:.0f}%"

@@ -66,7 +66,8 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 #
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
-# You'll write the layer that does it: the green box in the drawing.
+# You'll write the layer that lets it look around, the green box in the drawing. At the end
+# of this page you'll see whether the dark square comes to know its own cap.
 
 # %% tags=["margin", "hide-input"]
 figures.show(*figures.network("attention"))
@@ -74,29 +75,28 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# You could give each patch the average of all, but then they'd all get the same. You could
-# give each one its neighbours, but what the cap needs to know may be at the other end of the
-# picture. What we'd like is an average in which every patch decides for itself whose numbers
-# count.
+# Give each patch the average of all, and they all get the same. Give each one its
+# neighbours, and what the cap needs may be at the other end of the picture. So we'd like an
+# average in which every patch decides for itself whose numbers count.
 #
-# So it has to look things up, and for that Python has dictionaries. This one says how warm
-# each wind is, in °C.
+# In short, a patch needs to look things up, and for that Python has dictionaries. This one says how
+# warm each wind is, in °C.
 
-# %% tags=["failure", "raises-exception"]
+# %%
 winds = {"north": 4, "east": 10, "south": 22, "west": 14}
-winds["north-north-east"]
+print(winds.get("north"), winds.get("north-north-east"))
 
 # %% [markdown]
 # You ask with a *query*, and the dictionary compares it with its *keys*. If one of them
-# is equal, you get its *value*, and otherwise an error. That's a pity: you'd bet on
+# is equal, you get its *value*, and otherwise nothing. That's a pity: you'd bet on
 # something between 4 and 10, nearer to north's 4.
 #
 # For an answer in between, turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
 # called the *score*: large if both point the same way, zero at a right angle, negative
-# if they're opposed. A softmax turns the four scores into shares that add up to one. Code
-# calls these shares *weights*. The answer is the average of the four values, each
-# multiplied by its share.
+# if they're opposed. A softmax turns the four scores into shares that add up to one; code
+# calls them *weights*. The answer is the average of the four values, each multiplied by
+# its share.
 
 # %%
 import math
@@ -189,16 +189,14 @@ figures.show(*drawings.triangle(x, weights @ x))
 #
 # One vector isn't enough for all three roles. Token 1 scores token 3 exactly as token 3
 # scores token 1. But a patch of her forehead may want to know that there's a cap in the
-# picture, while the cap has no use for a forehead.
-#
-# So every token gets three vectors, made by three matrices that the network learns:
+# picture, while the cap has no use for a forehead. So every token gets three vectors, made
+# by three matrices that the network learns:
 #
 # * $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
 # * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
 # * $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over?
 #
-# All tokens share the same three matrices. Let's make some up. The first turns vectors and
-# doubles them, the second does nothing, the third stretches the second number tenfold.
+# All tokens share the same three matrices. Let's make some up:
 #
 # $$
 # \mathbf{U}_q = \begin{pmatrix} 0 & 2 \\ -2 & 0 \end{pmatrix}, \qquad
@@ -226,9 +224,9 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 #
 # ## The equations
 #
-# That was all of it. The ViT paper ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)) writes what you've just done as three
-# equations, numbered like this in its appendix:
+# That's all of it. The ViT paper ([Dosovitskiy et al.
+# 2021](https://arxiv.org/abs/2010.11929)) writes what you've just done as three equations of
+# its appendix:
 #
 # $$[\mathbf{q}, \mathbf{k}, \mathbf{v}] = \mathbf{z}\, \mathbf{U}_{qkv} \tag{5}$$
 #
@@ -236,19 +234,10 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 #
 # $$\text{SA}(\mathbf{z}) = A \mathbf{v} \tag{7}$$
 #
-# | paper | code | shape | what it is |
-# |---|---|---|---|
-# | $N$ (our $t$) | `t` | | number of tokens |
-# | $D$, $D_h$ | `d`, `hd` | | width of a token, width of a query |
-# | $\mathbf{z}$ | `x` | (t, d) | the tokens |
-# | $\mathbf{U}_{qkv}$ | `U_qkv` | (d, 3·hd) | three matrices, side by side |
-# | $\mathbf{q}, \mathbf{k}, \mathbf{v}$ | `q`, `k`, `v` | (t, hd) each | queries, keys, values |
-# | $\mathbf{q}\mathbf{k}^\top / \sqrt{D_h}$ | `scores` | (t, t) | a row per query, a column per key |
-# | $A$ | `weights` | (t, t) | the attention map: each query's shares in a row |
-# | $\text{SA}(\mathbf{z})$ | `weights @ v` | (t, hd) | self-attention: averages of values |
-#
-# "Self" means that queries, keys and values come from the same tokens. In code, `.mT`
-# transposes the last two axes, whatever stands in front of them:
+# The rows of $\mathbf{z}$ are the tokens, $t$ of them with $D$ numbers each, and a query has
+# $D_h$ numbers. Each row of the *attention map* $A$ holds one query's shares. SA is
+# *self-attention*: "self" because queries, keys and values come from the same tokens. (In
+# code, `.mT` transposes the last two axes, and `hd` is $D_h$.)
 
 # %% tags=["hide-input"]
 import torch.nn.functional as F
@@ -304,12 +293,8 @@ figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
 # Undivided, you're back on a flat step: turn the query a little, and nothing changes.
-# Divided, you're on the slope, where training can tell a better query from a worse one.
-# (Dividing by 8 also shrinks the gradient by 8 on the way back. But the slope is hundreds of
-# times steeper, so far more gets through.)
-#
-# > **Remember.** Attention divides by $\sqrt{D_h}$, so that how picky a query is
-# > doesn't depend on how many numbers it has.
+# Divided, you're on the slope, where training can tell a better query from a worse one. And
+# how picky a query is no longer depends on how many numbers it has.
 #
 # ## Can a network learn what to look for?
 #
@@ -326,14 +311,14 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 
 # %% [markdown] tags=["predict"]
 # Every glyph is there twice, in two colours, and every patch is asked: *what colour is
-# your twin?* No patch can know that alone. It has to find the only other patch with its
-# glyph (dashed, for the framed patch). So for once you know what the attention map $A$
-# should be: in each row, 1 at the twin and 0 everywhere else.
+# your twin?* To answer, it has to find the other patch with its glyph (dashed, for the
+# framed one). So for once you know what the attention map $A$ should be: in each row, 1 at
+# the twin and 0 everywhere else.
 #
-# Nobody tells the network that. It starts from three random matrices, gets the pixels
-# of 5,000 such `puzzles`, and is told which colours were right. Another 500 it never
-# sees (`unseen`). A value is six numbers here, one per colour, so the answer is read
-# straight from the average.
+# Nobody tells the network that. It starts from three random matrices, gets the pixels of
+# 5,000 such `puzzles`, and is told which colours were right. (500 more, `unseen`, are for
+# testing.) A value here is six numbers, one per colour, so the average it takes home is
+# already its answer.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -395,19 +380,19 @@ print("the colours are right, and the attention is at the twins")
 # from −32 to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
 # not the patch itself.
 #
-# Watch it being learned. Rows ask, columns answer; the triangle marks the framed patch's row,
-# the dotted line is what every patch gives itself. As the loss falls, the map turns into the
-# right one, for a puzzle it never learned from. On the way it even walks into the trap: it
-# learns about glyphs before it learns about colours, so for a while patches give themselves
-# three times as much as at first. Then it climbs out. And nobody ever showed it a map.
+# Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
+# line patches look at themselves. By step 20 some are in the trap: the purple square at the
+# end of the third row looks almost only at itself. Then they climb out, and in the end the
+# map is the right one, for a puzzle that the network has never seen. Nobody ever showed it
+# a map.
 #
 # ## Several questions at once
 #
-# A softmax has only 100 percent to give away. Suppose a patch needs to hear from two
+# A softmax has only 100% to give away. Suppose a patch needs to hear from two
 # others, and gives each of them half. If their values are three and seven, it gets five.
 # If they're four and six, it gets five again. Two attentions would get both numbers.
 #
-# Each of these is called a *head*, and has three matrices of its own. What the heads return
+# Each of these is called a *head*, with three matrices of its own. What the heads return
 # is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it. This is
 # *multi-head self-attention*, MSA:
 #
@@ -417,19 +402,16 @@ print("the colours are right, and the attention is at the twins")
 # $$
 #
 # Here $k$ is the number of heads (the bold $\mathbf{k}$ is a key). So that more heads
-# don't cost more, each is narrower: $D_h = D / k$. Here's the whole layer, for two heads.
-# Dark columns are head 1, light ones head 2:
+# don't cost more, each is narrower: $D_h = D / k$. Here's the whole layer for two heads,
+# each equation with its line of code. Dark columns are head 1, light ones head 2:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.layer())
 
 
 # %% [markdown]
-# In code, one linear layer serves all heads. It makes $3D$ numbers per token: all
-# queries, then all keys, then all values. Among the queries, head 1 comes first, then
-# head 2, and so on, and likewise among keys and values; the einops pattern cuts in this
-# order. Each head divides by the root of its own width, $D_h$. [Take $D$
-# instead](#The-wrong-root), and nothing warns you.
+# In code, one linear layer makes $3D$ numbers per token: the queries of all heads, then
+# their keys, then their values. The einops pattern cuts them up.
 
 
 # %% tags=["teaches"]
@@ -472,14 +454,14 @@ alone = torch.stack(
 assert torch.allclose(layer(x), alone, rtol=0, atol=1e-5)
 print(f"head by head or all at once: the same {alone.numel():,} outputs")
 
-# %% [markdown] tags=["predict"]
-# ## Does the order matter?
+# %% [markdown]
+# Two mistakes with this layer raise no error: dividing by [the root of $D$ instead of
+# $D_h$](#The-wrong-root), and using PyTorch's own layer [without
+# `batch_first=True`](#The-layer-off-the-shelf).
 #
-# Shuffle the tokens before the layer. **What happens to its outputs?**
+# ## To attention, a picture is a bag
 #
-# * they change, since every token now has other neighbours
-# * they're shuffled the same way, and nothing else
-# * nothing at all
+# There's something this layer can't know. Shuffle the tokens before they go in, and compare:
 
 # %%
 layer, x = MultiHeadAttention(48, 4), torch.randn(1, 7, 48)
@@ -488,24 +470,20 @@ same = torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-5)
 print("the same outputs, in shuffled order:", same)
 
 # %% [markdown]
-# They're shuffled the same way. (This is called *permutation equivariance*.) Queries, keys
-# and values are made token by token, and neither a softmax nor a sum cares about the order
-# of its terms. So to attention, a photograph is a bag of patches. No patch can ask who's
-# above it, and two patches with equal numbers get the same answer and stay equal for good.
+# Each token gets what it got before, only in another row. (This is called *permutation
+# equivariance*.) Queries, keys and values are made token by token, and neither a softmax nor
+# a sum cares about the order of its terms. So to attention, a photograph is a bag of patches.
+# No patch can ask who's above it, and two patches with equal numbers stay equal for good.
 #
-# The cure is to write each token's place into it before it enters. [Chapter
+# The cure is to write each token's place into it before it goes in. [Chapter
 # 4](04_vit.ipynb) does that, with *position embeddings*.
 #
-# PyTorch has your layer, too, as `nn.MultiheadAttention`. Before you use it, read [what
-# happens without `batch_first=True`](#The-layer-off-the-shelf).
-
-# %% [markdown]
 # ## What the cap looks at
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
-# tokens carry positions, so a photograph isn't a bag to it. It has twelve *blocks* (the
-# dashed frame in the drawing) with three heads each. Two helpers of the book's package,
-# `vitedu`, do the rest: `load` opens the network, and `record_attention` collects its maps.
+# tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
+# drawing), each with three heads. `load` and `record_attention`, from the book's package, open it and
+# collect its maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -515,108 +493,71 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 # %% [markdown]
 # Why 197 tokens for 196 patches? Token 0 is the *class token*, which has to wait for
-# chapter 4; our figures leave it out. So the cap's patch, number 33, is token 34, and row
-# 34 of a map is what it looks at.
+# chapter 4. So patch 33, the cap's, is token 34, and row 34 of a map is what it looks at.
 
 # %%
 token = cap + 1
-looks = {b: maps[b - 1][0, :, token, 1:] for b in (1, 2, 3, 8, 12)}  # (3, n)
+looks = {b: maps[b - 1][0, :, token, 1:] for b in (1, 2, 3, 8)}  # (3, n)
 
 # %% tags=["hide-input"]
 rows = {
-    f"block {b}": (look.view(3, 14, 14), divmod(token - 1, 14))
-    for b, look in looks.items()
+    f"block {block}": (look.view(3, 14, 14), divmod(token - 1, 14))
+    for block, look in looks.items()
 }
-alt = """What the cap's patch looks at, three heads each of five blocks.
+most = dict(zip(rows, (0.06, 0.6, 0.6, 0.06), strict=True))  # is yellow
+alt = """What the cap's patch looks at, three heads each of four blocks.
 Block 1: dark cloth on the cap and, fainter, the jacket. Block 2: head 1 at
 the patch to the left, head 3 to the right. Block 3: head 2 at the patch
-above. Block 8: braid, brim and far end of the cap. Block 12: the corners."""
-figures.show(*drawings.heads(picture, rows, alt))
+above. Block 8: braid, brim and far end of the cap."""
+figures.show(*drawings.heads(picture, rows, alt, most=most))
 
 
 # %% [markdown]
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
-# the jacket. In block 2, head 1 looks left and head 3 looks right. In block 3, head 2
-# looks up. Nobody built that in. The network has learned *left*, *right* and *above*,
-# and not just for the cap. (The colours stop at 6%, so a neighbour that gets two thirds
-# is no more yellow than one that gets a tenth.) On average over all patches, a single
-# neighbour gets most of the attention, in each of four photographs:
-
-
-# %% tags=["hide-input"]
-def share_of_neighbour(A, down, right):
-    """Of one head's map A (t, t): the mean share of one neighbour."""
-    row, column = torch.arange(196) // 14, torch.arange(196) % 14
-    inside = (row + down >= 0) & (0 <= column + right) & (column + right < 14)
-    asking = inside.nonzero().flatten() + 1  # past the class token
-    return A[asking, asking + 14 * down + right].mean()
-
-
-def everywhere(image):
-    """Three shares, as means over all patches of a pillow image."""
-    pixels = torch.tensor(np.array(image.resize((224, 224)))) / 127.5 - 1
-    with record_attention(model) as A, torch.no_grad():
-        model(pixels.permute(2, 0, 1)[None])
-    left = share_of_neighbour(A[1][0, 0], 0, -1)
-    right = share_of_neighbour(A[1][0, 2], 0, 1)
-    above = share_of_neighbour(A[2][0, 1], -1, 0)
-    return left, right, above
-
-
-# %% tags=["hide-input"]
-print("block, head    2, 1    2, 3    3, 2")
-print("looks          left   right   above")
-for name in ("hopper", "cat", "coffee", "astronaut"):
-    image = square if name == "hopper" else photo(name)
-    print(f"{name:11}", *(f"{share:7.0%}" for share in everywhere(image)))
-
-# %% [markdown]
-# In block 8 it's no longer about directions. Each head finds another part of the cap for
-# the cap's patch: the braid, the brim, the far end. And when a lens of her glasses asks, or
-# a star of the flag?
-
-# %% tags=["hide-input"]
-eight = maps[7][0, :, 1:, 1:]
-rows = {
-    f"block 8: {name}": (
-        eight[:, 14 * row + column].view(3, 14, 14),
-        (row, column),
-    )
-    for name, (row, column) in {"lens": (4, 5), "star": (1, 0)}.items()
-}
-alt = """Block 8. A lens of her glasses looks at both lenses, at the nose and
-at the sides of the glasses; a star looks at the other stars."""
-figures.show(*drawings.heads(picture, rows, alt))
-
-
-# %% [markdown]
-# The lens looks at the other lens and, in one head, at the nose between them. The star
-# looks at other stars. We picked these from [all thirty-six
-# maps](#All-thirty-six-maps), and not all are so clear: in block 12, every head looks
-# mostly at the four corners. [Chapter 15](15_inside.ipynb) finds out why.
+# the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
+# above. Nobody built that in. And it isn't just this patch: over all patches of [four
+# photographs](#All-thirty-six-maps), that one neighbour gets between 61 and 75%.
+#
+# In block 8 it's no longer about directions. Each head finds another part of the cap: the
+# braid, the brim, the far end. (The last blocks, which we left out, mostly look at the
+# corners. [Chapter 15](15_inside.ipynb) finds out why.)
+#
+# And when a lens of her glasses asks, or a star of the flag? Point at one and see, or [look
+# it up](#All-thirty-six-maps).
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
-#
+
+# %% [markdown] tags=["predict"]
 # ## Is the cap still like the jacket?
 #
-# Maps show where a head looked, not what became of it ([whether they explain anything
-# is disputed](#Three-readings)). So let's ask the tokens themselves. **Are the two dark
-# squares still alike?** The figure shows how similar each token is to the cap's: the
-# cosine of the angle between them, 1 at most. The table below it averages over all dark
-# cloth, seven patches of the cap and twenty-one of the jacket.
+# Maps show where a head looked, not what became of it. So let's ask the tokens themselves.
+# How similar two of them are is the cosine of the angle between them, 1 at most.
+#
+# When a patch has just become a token, dark is dark: cap and jacket are alike. Then
+# positions are added, and block after block looks around. **What is the cap's patch most
+# like after block 8?**
+#
+# * the whole picture: averages of averages leave no differences
+# * all dark cloth, the jacket's too
+# * all of the woman, from cap to jacket
+# * the rest of its own cap
 
 
 # %% tags=["hide-input"]
+@torch.no_grad()
 def tokens_of(model):
-    """The patches' tokens (n, d): times E, plus positions, after each block."""
-    with torch.no_grad():
-        first = model.patch_embed(2 * picture[None] - 1)  # (1, n, d)
-        z = torch.cat([model.cls_token, first], dim=1) + model.pos_embed
-        stages = [first[0], z[0, 1:]]
-        for block in model.blocks:
-            z = block(z)
-            stages.append(z[0, 1:])
-    return stages
+    """The patches' tokens (n, d) by name, and what attention adds to them."""
+    first = model.patch_embed(2 * picture[None] - 1)  # (1, n, d)
+    z = torch.cat([model.cls_token, first], dim=1) + model.pos_embed
+    found = {"times E": first[0], "plus positions": z[0, 1:]}
+    for number, block in enumerate(model.blocks, start=1):
+        added = block.attn(block.norm1(z))
+        z = z + added
+        found[f"added in block {number}"] = added[0, 1:]
+        found[f"block {number}, halfway"] = z[0, 1:]
+        z = z + block.mlp(block.norm2(z))
+        found[f"after block {number}"] = z[0, 1:]
+    return found
 
 
 cloth_of_cap = torch.tensor([32, 33, 34, 35, 36, 37, 46])
@@ -655,16 +596,12 @@ def maps_of(stages):
 
 # %% tags=["hide-input"]
 usual = tokens_of(model)
-stages = {
-    "times E": usual[0],
-    "plus positions": usual[1],
-    "after block 1": usual[2],
-    "after block 4": usual[5],
-    "after block 8": usual[9],
-}
+shown = ["times E", "plus positions", "added in block 1", "added in block 8"]
+stages = {name: usual[name] for name in [*shown, "after block 8"]}
 alt = """Five maps of how similar each patch is to the cap's. Times E, cap and
-jacket are equally bright. With positions the jacket is dim, after block 1 it
-is bright again, after block 4 dimmer. After block 8 the cap's band alone is
+jacket are equally bright. With positions the jacket is dim. What attention
+adds in block 1 is alike on cap and jacket. What it adds in block 8 is alike on
+the whole head, and the jacket is dark. After block 8 the cap's band alone is
 bright."""
 label = "similarity to the cap's patch"
 grids = maps_of(stages)
@@ -672,20 +609,19 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
 table(stages)
 
 # %% [markdown]
-# Multiplied by E, a patch is only what it is, and dark is dark: the cap is even a
-# little *more* like the jacket than like itself.
+# The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
+# gone dark. The table says the same for all of the dark cloth, seven patches of the cap and
+# twenty-one of the jacket. The cap came in as much like the jacket as like itself, and after
+# block 8 it's 0.8 like itself and 0.2 like the jacket. The dark square has found out what
+# it's a piece of, and nobody ever told it where a cap ends.
 #
-# Positions pull the two apart before anybody has looked at anything. Then comes block
-# 1, whose heads look for dark cloth wherever it is, and they're alike again. But the
-# cap's patches go on to look at braid and brim, and the jacket's at other things. After
-# block 8, only the cap is left, and its band most of all. The dark square has found out
-# what it's a piece of, and nobody ever told it where a cap ends.
+# **Was that attention?** Positions did part of it, before anybody had looked at anything.
+# But see what attention *adds* to each token, at the plus sign in the drawing. In block 1,
+# whose heads look for dark cloth, the cap and the jacket get much the same. In block 8 the
+# pieces of the cap get nearly the same thing (0.9), and the jacket nothing like it (0.0).
 #
-# **Was that attention?** Switch it off, and it doesn't happen: we tried three ways, and
-# in each the jacket stays at 0.6 or more. With attention but without positions, it
-# doesn't happen either. ([See all four](#Was-it-attention?).)
-#
-# Would you like to see a single head at work, number by number? [Walk](try.md#Walk) opens one.
+# And if you switch attention off, in any of three ways, the jacket stays at 0.6 or more.
+# (It's one photograph, and [not quite a proof](#Was-it-attention?).)
 #
 # ## What to take with you
 #
@@ -704,9 +640,9 @@ table(stages)
 # 5. What did positions do for the cap, and what did attention add?
 #
 # And one that this page can't answer. Attention makes mixtures: you saw three tokens move
-# closer together, and block 1 make cap and jacket alike. Mix twelve times, and everything
-# should melt into one. But in the real network they come apart. What keeps tokens from
-# becoming the same? [Chapter 3](03_encoder.ipynb) finds out.
+# closer together. Mix twelve times, and everything should melt into one. But in the real
+# network, cap and jacket come apart. What keeps tokens from becoming the same? [Chapter
+# 3](03_encoder.ipynb) finds out.
 #
 # ## Exercises
 #
@@ -717,7 +653,7 @@ table(stages)
 # yours agrees with ours, or what's likely to be wrong with it; so does
 # `check.multi_head_attention(MultiHeadAttention)`.
 #
-# **1.** ★ Which heads in the figure of five blocks could you replace by a fixed rule,
+# **1.** ★ Which heads in the figure of four blocks could you replace by a fixed rule,
 # such as "look two to the left and one down"? Which couldn't you?
 #
 # **2.** ★ A network with attention over the batch is trained on batches of 100 pictures
@@ -730,8 +666,8 @@ table(stages)
 # **4.** ★★ Leave the softmax out of equation (6). In which order would you multiply
 # $\mathbf{q}\mathbf{k}^\top\mathbf{v}$, what does that save, and what do you lose?
 #
-# **5.** ★★ Let the jacket look. First predict the maps of blocks 2, 3, 8 and 12, from
-# what you know about those heads. Then set `token = jacket + 1` in *What the cap looks
+# **5.** ★★ Let the jacket look. First predict the maps of blocks 2, 3 and 8, from what
+# you know about those heads. Then set `token = jacket + 1` in *What the cap looks
 # at*, run that cell and the next, and see which of your predictions fails.
 #
 # **6.** ★★★ The table of [controls](#Was-it-attention?) switches attention off in three
@@ -748,11 +684,10 @@ table(stages)
 #
 # ### Was it attention?
 #
-# Positions alone could tell cap from jacket. So here's what comes out after block 8 if
-# attention can do nothing. There are three ways to switch it off: every token looks at
-# "only itself", or at "all alike", or attention returns "nothing". In a fourth network, "no
-# positions", attention works, but every patch gets the same position.
-#
+# What if attention can do nothing? There are three ways to switch it off: every token looks
+# at "only itself", or at "all alike", or attention returns "nothing". In a fourth network,
+# "no positions", attention works, but every patch gets the same position. Here's what comes
+# out after block 8.
 
 # %% tags=["hide-input"]
 import copy
@@ -783,11 +718,12 @@ ways = {
     ),
     "nothing": lambda layer, values: torch.zeros_like(values),
 }
-stages = {"the network": usual[9]}
+after = "after block 8"
+stages = {"the network": usual[after]}
 stages |= {
-    name: tokens_of(with_attention(way))[9] for name, way in ways.items()
+    name: tokens_of(with_attention(way))[after] for name, way in ways.items()
 }
-stages["no positions"] = tokens_of(no_positions)[9]
+stages["no positions"] = tokens_of(no_positions)[after]
 alt = """Five maps of how similar each patch is to the cap's after block 8. In
 the network itself the band of the cap stands alone; in the four others the
 jacket lights up with it."""
@@ -808,6 +744,28 @@ table(stages)
 # It seems to take both, attention to look around and positions to say where things are. But
 # this is one photograph, and no control was trained that way. They're networks that we
 # broke, so it's no proof (exercise 6).
+#
+# Nor is the way to block 8 a straight one. Each block has a second half, an MLP, which
+# changes every token on its own. "Halfway" is before the MLP, when attention has just added
+# its part:
+
+# %% tags=["hide-input"]
+stages = {}
+for number in (1, 4, 8):
+    for name in (f"block {number}, halfway", f"after block {number}"):
+        stages[name] = usual[name]
+table(stages)
+for number in (1, 8):
+    added = usual[f"added in block {number}"]
+    before = usual[f"block {number}, halfway"] - added
+    cosine = F.cosine_similarity(added, before, dim=1)[cloth_of_cap].mean()
+    print(f"block {number}: what is added, against the token: {cosine:4.1f}")
+
+# %% [markdown]
+# In block 1 attention adds much the same to cap and jacket, and yet they come out a little
+# less alike. What it adds points against the tokens (the cosine of the two is −0.6 on the
+# cap), so it takes away some of what dark cloth has in common. Then the MLP makes cap and
+# jacket as alike as they ever were. In block 8, both halves pull the same way.
 #
 # ### Nothing learned
 #
@@ -890,6 +848,10 @@ for name, divisor in {"1": 1, "√D_h": 64**0.5, "√D": 768**0.5}.items():
 # $\mathbf{U}_q$. But load weights that were trained with $\sqrt{D_h}$ into such code,
 # and they compute a different function without any warning.
 #
+# Isn't there a catch? Dividing by 8 also makes the gradient 8 times smaller on its way back.
+# But in the figure of [Why divide?](#Why-divide?) the slope is hundreds of times steeper, so
+# far more gets through.
+#
 # ### The layer off the shelf
 #
 # PyTorch has its own layer for this. Let's give it four pictures of 16 tokens each, and
@@ -940,24 +902,11 @@ print("our layer, alone as in the batch: True")
 # %% [markdown]
 # ### The price
 #
-# Count the multiplications for one picture. $\mathbf{U}_{qkv}$ has $3D^2$ numbers and
-# $\mathbf{U}_{msa}$ has $D^2$, and each of the $t$ tokens goes through both: $4tD^2$.
-# For the scores, each of the $t^2$ pairs takes a dot product of $D_h$ numbers in each
-# of $D / D_h$ heads, and mixing the values takes as many again: $2t^2D$ in all, however
-# many heads there are.
-
-# %%
-D = 768  # ViT-B
-for name, t in {"224 px": 197, "384 px": 577, "1x1 patches": 50_177}.items():
-    linear, pairs = 4 * t * D**2 / 1e9, 2 * t**2 * D / 1e9
-    print(f"{name:12} linear {linear:7.2f} G, pairs {pairs:8.2f} G")
-
-# %% [markdown]
-# (G is a billion multiplications with an addition each.) The pairs, which grow with
-# $t^2$, are what attention is notorious for. At 197 tokens, though, the four matrices
-# cost far more; the pairs catch up only at $t = 2D$. (Chapter 1 counted the MLP as
-# well, which puts it off to $6D$.) With single pixels as tokens the pairs are nearly
-# everything, which is why ViT cuts patches.
+# The pairs of tokens, which grow with $t^2$, are what attention is notorious for. But at
+# 197 tokens they're cheap. The four matrices take $4tD^2$ multiplications, and scores and
+# mixing take $2t^2D$ in all, however many heads there are. So the pairs catch up only at
+# $t = 2D$. ([Chapter 1](01_images.ipynb#What-sixteen-costs) counts the MLP as well, which
+# puts it off to $6D$.)
 #
 # Memory has its own price. For the backward pass, our `attention` has to keep its map,
 # $t^2$ numbers per head. PyTorch's `F.scaled_dot_product_attention` computes equations
@@ -999,6 +948,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 corners = maps[11][0, :, 1:, [1, 14, 183, 196]].sum(dim=-1).mean()
 print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 
+
 # %% [markdown]
 # In the last blocks most of the attention goes to the four corners, whoever asks, and
 # there's rarely anything to see in a corner. Larger networks have been caught using
@@ -1006,6 +956,56 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 # 2024](https://arxiv.org/abs/2309.16588)). [Chapter 15](15_inside.ipynb) looks into our
 # corners.
 #
+# Three of these heads look in one direction. Here's the share of attention that they give
+# to that neighbour, averaged over all patches of a photograph:
+
+
+# %% tags=["hide-input"]
+def share_of_neighbour(A, down, right):
+    """Of one head's map A (t, t): the mean share of one neighbour."""
+    row, column = torch.arange(196) // 14, torch.arange(196) % 14
+    inside = (row + down >= 0) & (0 <= column + right) & (column + right < 14)
+    asking = inside.nonzero().flatten() + 1  # past the class token
+    return A[asking, asking + 14 * down + right].mean()
+
+
+def everywhere(image):
+    """Three shares, as means over all patches of a pillow image."""
+    pixels = torch.tensor(np.array(image.resize((224, 224)))) / 127.5 - 1
+    with record_attention(model) as A, torch.no_grad():
+        model(pixels.permute(2, 0, 1)[None])
+    left = share_of_neighbour(A[1][0, 0], 0, -1)
+    right = share_of_neighbour(A[1][0, 2], 0, 1)
+    above = share_of_neighbour(A[2][0, 1], -1, 0)
+    return left, right, above
+
+
+# %% tags=["hide-input"]
+print("block, head    2, 1    2, 3    3, 2")
+print("looks          left   right   above")
+for name in ("hopper", "cat", "coffee", "astronaut"):
+    image = square if name == "hopper" else photo(name)
+    print(f"{name:11}", *(f"{share:7.0%}" for share in everywhere(image)))
+
+# %% [markdown]
+# And in block 8, a lens of her glasses looks at the other lens and, in one head, at the
+# nose between them. A star of the flag looks at other stars. (Would you like to see a head
+# at work, number by number? [Walk](try.md#Walk) opens one.)
+
+# %% tags=["hide-input"]
+eight = maps[7][0, :, 1:, 1:]
+rows = {
+    f"block 8: {name}": (
+        eight[:, 14 * row + column].view(3, 14, 14),
+        (row, column),
+    )
+    for name, (row, column) in {"lens": (4, 5), "star": (1, 0)}.items()
+}
+alt = """Block 8. A lens of her glasses looks at both lenses, at the nose and
+at the sides of the glasses; a star looks at the other stars."""
+figures.show(*drawings.heads(picture, rows, alt))
+
+# %% [markdown]
 # ## Where this is in the paper
 #
 # Equations (5) to (8) are appendix A of [Dosovitskiy et al.
@@ -1049,8 +1049,8 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 #    avoid finding itself.
 # 3. One softmax returns one average. From two values you need to know, it makes one number.
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
-# 5. Positions pulled its cloth and the jacket's apart. Attention first made them alike again;
-#    then it made the pieces of the cap more like each other, and left the jacket behind.
+# 5. Positions pulled its cloth and the jacket's apart. Attention then gave the pieces of the
+#    cap nearly the same thing, and the jacket something else, most clearly in block 8.
 #
 # </details>
 #
@@ -1059,9 +1059,7 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 # Heads 1 and 3 of block 2 and head 2 of block 3 put most of their attention at a fixed
 # offset: left, right, above. That's what one entry of a 3×3 convolution does, too. The
 # first two heads of block 1 look for dark cloth wherever it is, and the brim of the cap
-# in block 8 is somewhere else in every photograph. No fixed offset can do that. Block 12
-# has no fixed offset either, since the corners are somewhere else for every patch that
-# asks. But "look at the four corners" is a fixed rule too, only one that no convolution has.
+# in block 8 is somewhere else in every photograph. No fixed offset can do that.
 #
 # </details>
 #
@@ -1114,7 +1112,7 @@ print("converted: the same queries")
 # left, right and above, now of the jacket's patch. Block 8 is where it gets hard. It's
 # about content, so you'd expect jacket where there was cap, and head 3 finds that, on both
 # shoulders. Head 1 looks at the name tag next door. But head 2, which found the cap's
-# brim, looks at the lower corners, as all heads do in block 12: that prediction fails.
+# brim, looks at the lower corners: that prediction fails.
 #
 # </details>
 
@@ -1124,13 +1122,12 @@ rows = {
         maps[b - 1][0, :, jacket + 1, 1:].view(3, 14, 14),
         divmod(jacket, 14),
     )
-    for b in (1, 2, 3, 8, 12)
+    for b in (1, 2, 3, 8)
 }
-alt = """What the jacket's patch looks at, three heads each of five blocks.
+alt = """What the jacket's patch looks at, three heads each of four blocks.
 Block 2: head 1 at the patch to the left, head 3 to the right. Block 3:
-head 2 at the patch above. Block 8: head 3 at both shoulders. Block 12: the
-corners."""
-figures.show(*drawings.heads(picture, rows, alt))
+head 2 at the patch above. Block 8: head 3 at both shoulders."""
+figures.show(*drawings.heads(picture, rows, alt, most=most))
 
 # %% [markdown]
 # <details><summary>Solution 6</summary>

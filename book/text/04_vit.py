@@ -7,8 +7,8 @@ import vitedu
 # %% [markdown]
 # # The Vision Transformer
 #
-# What's in these four photographs? At the end of this page, a class that you've written
-# yourself will tell you.
+# What's in these four photographs? Make your guesses. At the end of this page, a class
+# that you've written yourself will make its own, and then name a photograph of yours.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -43,7 +43,7 @@ figures.show(*photos.pictures(panels, alt))
 # let's read the names.
 
 # %%
-trained = vitedu.load("ViT-Ti/16").double()
+trained = vitedu.load("ViT-Ti/16").double()  # float64: hardly any rounding
 weights = trained.state_dict()
 for name, weight in weights.items():
     if "blocks" not in name or "blocks.0" in name:
@@ -57,9 +57,8 @@ print(f"{len(weights)} arrays, {total:,} numbers")
 # [chapter 3](03_encoder.ipynb). (Eleven more blocks just like it are left out.) What you
 # haven't met is at the edges: a `cls_token`, a `pos_embed`, and at the very end a `head`.
 #
-# At the end, your own class will open this file. Then it names the four photographs,
-# and one of your choice. **What is still missing between twelve blocks and a name? And
-# how will you know that what you built is the real thing?**
+# **What's still missing between twelve blocks and a name? And how will you know that what
+# you've built is the real thing?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("token", "positions", "norm", "head"))
@@ -89,9 +88,9 @@ def say(logits, labels=("hopper", "cat", "coffee")):
 # ## 196 vectors, one question
 #
 # In the drawing, the filled boxes are the missing ones. Let's first add them by hand to the
-# parts of the trained network. We do it in float64, so that rounding won't hide anything. In
-# the hidden cell, `images` are the three photographs of chapter 3, Grace Hopper, a cat and a
-# cup of coffee, and `say` prints the most probable class for each.
+# parts of the trained network, and see what each of them does. `images` are the three
+# photographs of chapter 3, Grace Hopper, a cat and a cup of coffee. `say`, from the hidden
+# cell, prints the most probable class for each.
 
 # %%
 patches = trained.patch_embed(images)  # (b, n, d)
@@ -111,7 +110,7 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # times it goes round and collects something new, and at the end you read nothing but
 # the form.
 #
-# This vector is called the **class token**, and what it holds at the start is learned. Every
+# This vector is called the **class token**, and what's printed on it is learned. Every
 # photograph of a batch gets the same row on top of its 196. `expand` repeats it without
 # copying: there's only [one class token](#Whose-token-is-it?) in memory.
 
@@ -124,62 +123,45 @@ print(tuple(trained.cls_token.shape), "->", tuple(x.shape))
 # %% [markdown]
 # ## Read one row
 #
-# After the last block we only need the class token, so the paper normalises once more and
-# keeps row 0:
+# After the last block we only need the class token. So the paper normalises once more, with
+# the LayerNorm of chapter 3, and keeps row 0.
 #
-# $$\mathbf{y} = \text{LN}(\mathbf{z}_L^0) \tag{4}$$
-#
-# The paper numbers it (4): we begin with its last equation. $L$ is the number of blocks,
-# $\mathbf{z}_L$ are the tokens after the last one, and the superscript 0 picks the first
-# row. LN is the LayerNorm of chapter 3.
-#
-# Between $\mathbf{y}$ and a name there's only one linear layer, the **head**. It turns 192
+# Between that row and a name there's only one linear layer, the **head**. It turns 192
 # numbers into a score for each of the 1,000 classes of ImageNet, a collection of labelled
 # photographs. The scores are called *logits*; a softmax turns them into probabilities.
 
 
 # %%
 def answer(x):
-    """Twelve blocks, equation (4), head: (b, n + 1, d) -> (b, classes)."""
+    """Twelve blocks, norm, row 0, head: (b, n + 1, d) -> (b, classes)."""
     y = trained.norm(trained.blocks(x))[:, 0]  # (b, d)
     return trained.head(y)
 
-
-# %% [markdown]
-# ## Where was the patch?
-#
-# Now ask the trained network.
 
 # %%
 say(answer(x))
 
 # %% [markdown]
+# ## Where was the patch?
+#
 # A space shuttle, a magnifying glass, honeycomb. Every weight is a trained one, and the
 # network talks nonsense.
 #
-# What has it lost? [Chapter 2](02_attention.ipynb) knows. Attention doesn't care about
-# order, and norm and MLP look at one token at a time, so to this network a photograph
-# is now a bag of patches, and it was never trained on bags. If it can't see where a
-# patch was, the patch has to say so itself. That's what the last unused array of the
-# list is for: a table with one learned row per place. Row 5 is added to patch 5,
-# whatever it shows.
+# What has it lost? You know from [chapter 2](02_attention.ipynb) that attention doesn't care
+# about order, and norm and MLP look at one token at a time. So to this network a photograph
+# is now a bag of patches, and it was never trained on bags.
+#
+# If the network can't see where a patch was, the patch has to say so itself. That's what
+# `pos_embed` is for, a table with one learned row per place. Row 5 is added to patch 5,
+# whatever it shows, with patches counted as you read a page. These rows are the **position
+# embeddings**, one of [several kinds](#Four-kinds-of-positions).
 #
 # Try it with a pencil. Two patches of plain blue sky are the same vector, $(1, 0)$ and
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
 # $(1, 0.2)$. Now attention can tell them apart.
 #
-# These rows are the **position embeddings**. The patches are numbered from 1 to $N$, as
-# you read a page, and row 0 is for the class token. (It's there for symmetry: the class
-# token is the same for every photograph, so it could learn row 0 along with itself.)
-# With the table, the input of the first block is complete:
-#
-# $$\mathbf{z}_0 = [\mathbf{x}_\text{class};\ \mathbf{x}_p^1\mathbf{E};\ \dots;\ \mathbf{x}_p^N\mathbf{E}] + \mathbf{E}_{pos} \tag{1}$$
-#
-# Inside the brackets are the rows, one under the other in spite of the semicolons: the
-# class token $\mathbf{x}_\text{class}$, then each flat patch $\mathbf{x}_p^i$ times the
-# matrix $\mathbf{E}$ from chapter 1. Then the table $\mathbf{E}_{pos}$ is added. The
-# figure shows it for a batch of three small images. Each has patches of its own, but
-# class token and table are the same for all.
+# Here's a batch of three small images, a, b and c. Each has its own patches, but they share
+# the class token and the table.
 
 # %% tags=["hide-input"]
 from vitedu.figures.chapters import vit as drawings
@@ -187,11 +169,11 @@ from vitedu.figures.chapters import vit as drawings
 figures.show(*drawings.tokens())
 
 # %%
-say(answer(x + trained.pos_embed))  # equation (1)
+say(answer(x + trained.pos_embed))
 
 # %% [markdown]
 # There she is. One addition, and the names of chapter 3 are back. Now shuffle the patches, so
-# that each gets the row of another place:
+# that each gets another place's row:
 
 # %%
 order = torch.randperm(196, generator=torch.Generator().manual_seed(0))
@@ -215,8 +197,7 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 # %% [markdown]
 # She's back. Each patch took its own row along, so you've only reordered finished tokens.
 # Attention still has no sense of order. It's the tokens themselves that now say where they
-# come from. (*This* network can't do without its positions. One that was *trained* without
-# them does [surprisingly well](#Four-kinds-of-positions).)
+# come from.
 #
 # Nobody told the network that patch 15 is just below patch 1, and the table starts out
 # random. Here's how similar a learned row is to all the others (the cosine: 1 if two rows
@@ -226,21 +207,31 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 
 # %% [markdown]
-# Each is most like the rows of the patches around it, and in the middle map you see a bright
-# cross, the patch's own row and column of the picture. Further away the likeness comes and
-# goes in waves. But nobody drew that cross: the network has discovered the grid.
+# Each patch is most like its neighbours, and in the middle map you see a bright cross: the
+# patch's own row and column of the picture. Nobody drew that cross. The network has
+# discovered the grid.
 #
 # ## Four equations, one class
 #
-# Nothing is missing any more. Between (1) and (4), each block $\ell$ from 1 to $L$ does
-# what it did in [chapter 3](03_encoder.ipynb). Here are all four in one figure, and
-# they're the whole network.
+# Nothing is missing any more, so let's write it all down. The paper does it in four
+# equations, and you've just computed the first:
+#
+# $$\mathbf{z}_0 = [\mathbf{x}_\text{class};\ \mathbf{x}_p^1\mathbf{E};\ \dots;\ \mathbf{x}_p^N\mathbf{E}] + \mathbf{E}_{pos} \tag{1}$$
+#
+# Inside the brackets are the rows, one under the other in spite of the semicolons: the
+# class token $\mathbf{x}_\text{class}$, then each of the $N$ flat patches $\mathbf{x}_p^i$,
+# times the matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all of them.
+#
+# Equations (2) and (3) are the two steps of a [chapter 3](03_encoder.ipynb) block, attention
+# (the paper's MSA) and MLP, for each block $\ell$ from 1 to $L$. Equation (4) reads the answer: $\mathbf{z}_L$ are the tokens
+# after the last block, and the superscript 0 picks the first row. Here they all are, each
+# beside its line of code.
 
 # %% tags=["hide-input"]
 figures.show(*drawings.equations())
 
 # %% [markdown]
-# Compare the figure with `forward` below: the same steps in the same order, the dashed
+# Now write it as a class. You'll find the boxes again in `forward`, those of the dashed
 # frame inside `self.blocks`. The defaults make it ViT-Ti/16; with `embed_dim=768,
 # num_heads=12, mlp_dim=3072` it's ViT-B/16, the paper's Base. What you wrote before comes
 # from `vitedu.plain`, and so does `initialise`, which gives every weight its [first
@@ -289,11 +280,11 @@ class ViT(nn.Module):
 # ## How do you know?
 #
 # The class is short and looks right, but so do most wrong ones. Here are four tests, from
-# the cheapest to the one that decides. Then you'll set them on six broken networks.
+# the cheapest to the one that decides. Then we'll set them on six broken networks.
 #
 # ### First test: the first loss
 #
-# A new network starts out with random matrices, as in the authors' code. But its head is all
+# A new network starts out with random matrices, as in the authors' code, but its head is all
 # zeros. **You show it our three photographs, with any labels you like. What's the loss? And
 # which weights get a gradient?**
 
@@ -314,9 +305,8 @@ print([name for name, weight in fresh.named_parameters() if weight.grad.any()])
 # summed the loss over the batch.
 #
 # Only the head gets a gradient, because on its way back the gradient is multiplied by the
-# head's matrix, which is still all zeros. After that step the head isn't zero any more, and
-# [everything learns](#A-head-of-zeros). A head of zeros keeps quiet until it has something
-# to say.
+# head's matrix, which is still all zeros. After that step it isn't zero any more, and
+# [everything learns](#A-head-of-zeros).
 #
 # ### Second test: count
 #
@@ -347,10 +337,10 @@ say(wrong(images))
 #
 # ### Fourth test: somebody else's code
 #
-# The decisive test compares outputs, number by number. timm is a widely used library of vision
-# models, written by others; a hidden cell imports its class as `TimmViT`. Give both networks
-# the same photographs and the same random weights, in the head as well: two heads of zeros
-# would agree whatever the blocks do.
+# The decisive test compares outputs, number by number, with those of
+# [timm](https://github.com/huggingface/pytorch-image-models), a widely used library of
+# vision models. Give both networks the same photographs and the same random weights, in the
+# head as well: two heads of zeros would agree whatever the blocks do.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -373,12 +363,12 @@ print("largest difference below 1e-10 of it:", bool(difference < 1e-10 * size))
 #
 # ### Six bugs, four tests
 #
-# Now for the hunt. Each of these six networks has one bug, runs, and trains without an
-# error:
+# Now for the hunt. Each of these six networks has one bug, and each runs and trains without
+# an error:
 #
-# * *random head:* it doesn't start out as zeros, as the authors' does
+# * *random head:* the authors' starts out as zeros
 # * *no last norm:* the head reads row 0 just as the blocks leave it
-# * *four heads:* attention has one more than the file was trained with
+# * *four heads:* the file was trained with three
 # * *ReLU, not GELU:* in all MLPs
 # * *class token last:* and row 0 is still read
 # * *tanh on logits:* a tanh comes after the head
@@ -405,21 +395,6 @@ class TanhLast(ViT):
 class WithReLU(MLP):
     def forward(self, x):
         return self.fc2(F.relu(self.fc1(x)))
-
-
-# %% tags=["hide-cell"]
-bugs = {
-    "random head": ViT(),
-    "no last norm": ViT(),
-    "four heads": ViT(num_heads=4),
-    "ReLU, not GELU": ViT(),
-    "class token last": ClassTokenLast(),
-    "tanh on logits": TanhLast(),
-}
-_ = nn.init.xavier_uniform_(bugs["random head"].head.weight)
-bugs["no last norm"].norm = nn.Identity()
-for block in bugs["ReLU, not GELU"].blocks:
-    block.mlp = WithReLU(192, 768)
 
 
 # %% tags=["hide-cell"]
@@ -450,42 +425,43 @@ def other_code(model):
 
 
 # %% tags=["hide-cell"]
-TESTS = {
-    "first loss": first_loss,
-    "count": count,
-    "load": load,
-    "other code": other_code,
+bugs = {
+    "random head": ViT(),
+    "no last norm": ViT(),
+    "four heads": ViT(num_heads=4),
+    "ReLU, not GELU": ViT(),
+    "class token last": ClassTokenLast(),
+    "tanh on logits": TanhLast(),
 }
+_ = nn.init.xavier_uniform_(bugs["random head"].head.weight)
+bugs["no last norm"].norm = nn.Identity()
+for block in bugs["ReLU, not GELU"].blocks:
+    block.mlp = WithReLU(192, 768)
+TESTS = {"first loss": first_loss, "count": count, "load": load}
+TESTS["other code"] = other_code
 
 
 @torch.no_grad()
 def hunt(bug, test):
-    """What a test says of a broken network that has just been made."""
     is_alarm, words = TESTS[test](copy.deepcopy(bugs[bug]).double())
     return f"{'ALARM' if is_alarm else 'silent'}: {words}"
 
 
-# %% [markdown] tags=["predict"]
-# Take the network whose class token comes last. It's a real bug: row 0 is now the first
-# patch, and that's where the answer is read. **You may run one test. Which of them will sound
-# the alarm?**
-#
-# * the first loss
-# * the count
-# * the strict load
-# * other code
+# %% [markdown]
+# Take the network whose class token comes last. Row 0 is now the first patch, and that's
+# where the answer is read. What do the four tests say?
 
 # %%
 for test in TESTS:
     print(f"{test:11}", hunt("class token last", test))
 
 # %% [markdown]
-# Only the comparison with other code. The bug changes no weight, and the first loss is
-# $\ln 1000$ for anything that ends in a head of zeros.
+# Only the comparison with timm sounds the alarm. The bug changes no weight, and the first
+# loss is $\ln 1000$ for anything that ends in a head of zeros.
 
 # %% [markdown] tags=["predict"]
-# Now all six networks, and suppose that you have time for two of the four tests. (A network
-# that can't take the weights can't be compared, so *other code* calls that an alarm, too.)
+# Now all six networks. Suppose you have time for two of the four tests. (A network that
+# can't take the weights can't be compared, so *other code* calls that an alarm, too.)
 # **Which two tests catch all six bugs?**
 #
 # * first loss and count
@@ -504,8 +480,9 @@ for bug, said in seen.items():
 # First loss and other code. Only somebody else's code notices the last four bugs, which
 # change no weight's name or shape. The one bug that it misses is the random head: once
 # the file is loaded, first values don't matter. Count and load found just the missing
-# norm, but they're over in a second, and PyTorch's message names the array that's
-# missing.
+# norm, but they're over in a second, and PyTorch's message names the missing array.
+#
+# ### A loss that won't come down
 #
 # The tanh deserves another look. We've seen a published tutorial put it behind the head,
 # perhaps because the paper does mention one ([a layer
@@ -533,73 +510,81 @@ print(f"loss {loss:.4f}, and by formula {floor:.4f}")
 # / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is $\ln(1 + 9e^{-2})$,
 # and it can't get any lower.
 #
-# There's no error and no warning. You'd see a network that learns and a loss that [won't come
-# down](#The-floor-in-a-real-run), and you'd start tuning the learning rate.
+# There's no error and no warning. [You'd see a network that learns](#The-floor-in-a-real-run)
+# and a loss that won't come down, and you'd start tuning the learning rate.
 #
 # > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
 # > softmax, and the loss gets a floor that no amount of training can break through.
 #
 # ## What's in the photograph?
 #
-# Now the file goes into *your* class, and your class gets the four photographs from the
-# top of the page (`new`): three pieces of rubbish from
-# [TrashNet](https://github.com/garythung/trashnet), and an astronaut. **Before you
-# look: what will it call the astronaut?**
+# Now the file goes into *your* class.
 
 # %%
 model = ViT().double()
 model.load_state_dict(weights, strict=True)
-chances = model(new.double()).softmax(dim=-1)  # (4, 1000)
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert reference.std() > 0.1 and difference < 1e-10 * size
 assert (model(images) - answer(x + trained.pos_embed)).abs().max() < 1e-8
 assert (model(images) - trained(images)).abs().max() < 1e-8
+chances = model(new[3:].double()).softmax(dim=-1)[0]  # of the astronaut
+shuttle = chances[trained.class_names.index("space shuttle")]
+assert (chances > shuttle).sum() == 11 and 0.0125 < shuttle < 0.0135
 print("your class gives the logits that we put together by hand")
 
-# %% tags=["hide-input"]
-best = chances.detach().topk(3)
-guesses = [
-    [(trained.class_names[i], p) for i, p in zip(*row, strict=True)]
-    for row in zip(best.indices, best.values.tolist(), strict=True)
-]
-figures.show(*drawings.answers(new.float() / 2 + 0.5, guesses))
+
+def show_answers(photographs):
+    """Each photograph (b, 3, 224, 224) and the three most probable names."""
+    best = model(photographs.double()).softmax(dim=-1).detach().topk(3)
+    named = [
+        [(trained.class_names[i], p) for i, p in zip(*row, strict=True)]
+        for row in zip(best.indices, best.values.tolist(), strict=True)
+    ]
+    figures.show(*drawings.answers(photographs.float() / 2 + 0.5, named))
+
+
+# %% [markdown] tags=["predict"]
+# `new` holds the four photographs from the top of the page: three pieces of rubbish from
+# [TrashNet](https://github.com/garythung/trashnet), and Eileen Collins, the first woman to
+# command a Space Shuttle. **What will your class call the astronaut?**
+#
+# * astronaut
+# * space shuttle
+# * football helmet
+# * bobsled
+
+# %%
+show_answers(new)
 
 # %% [markdown]
-# A plastic bag, half a water bottle, a wine bottle: all correct, with borrowed weights,
-# from about 35 lines of yours, plus the patches, attention and blocks that you wrote
-# before. (We picked three that have a name in ImageNet and come out right. Not all
-# rubbish does.)
-#
-# And then there's Eileen Collins, the first woman to command a Space Shuttle. The
-# network calls her a *bobsled*. The runners-up are two helmets, football and crash, so
-# you can guess why: somebody in a bright, padded suit, with a helmet. (*Space shuttle*
-# is a class, and there's one in the picture, at the right. It isn't among the first
-# three.)
+# It says *bobsled*. The runners-up are two helmets, football and crash, so you can guess why:
+# somebody in a bright, padded suit, with a helmet. ImageNet has no class for an astronaut,
+# and a softmax has to hand out all of its 100% to the names that it has. (*Space shuttle* is
+# one of them, and there's one in the picture, at the right. It comes twelfth.)
 #
 # <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>
 #
-# ImageNet has no class for an astronaut, and a softmax has to hand out all of its 100% to
-# the names that it has. What *should* a network say here? That's
-# [the last exercise](#Exercises), and it isn't a solved problem.
+# What *should* a network say here? That's [the last exercise](#Exercises), and it isn't a
+# solved problem.
 #
-# And now **your photograph**. Put its path in the place of `photo("rocket")`, for
-# example `"dog.jpg"`. In Colab, click on the folder at the left and drop it there;
-# without a notebook at hand, [try it](try.md) in the browser. Until you do, your class
-# looks at a rocket on its launch pad, at dusk, between towers and lamps:
+# The rubbish is all correct: a plastic bag, half a water bottle, a wine bottle. (We picked
+# three that have a name in ImageNet and come out right. Not all rubbish does.) The weights
+# are borrowed, but from pixels to names the network is your own code: the 35 lines or so of
+# this page, and the patches, attention and blocks that you wrote before.
+#
+# And now **your photograph**. Put its path in the place of `photo("rocket")`, or
+# [try it](try.md) in the browser. Until you do, your class looks at a rocket.
 
 # %%
-PHOTO = photo("rocket")
-mine = model(vitedu.preprocess(trained, PHOTO)).softmax(dim=-1)[0].topk(3)
-for share, place in zip(mine.values, mine.indices, strict=True):
-    print(f"{share:4.0%}  {trained.class_names[place]}")
+PHOTO = photo("rocket")  # or "dog.jpg"; in Colab, drop it into the folder
+show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
 # Towers and lamps at dusk: an oil rig has those, too. What does it say of yours?
 #
-# From pixels to names, the network is all your own code; `preprocess` only crops, resizes and
-# scales the photo. The drawing at the start of chapter 1 now runs, every box of it yours. On
-# the site, [Walk](try.md#Walk) plays it for one patch.
+# The drawing at the start of chapter 1 now runs, every box of it yours. On the site,
+# [Walk](try.md#Walk) plays it for one patch.
 #
 # ## What to take with you
 #
@@ -803,7 +788,9 @@ for step in 1, 2:
 # |---|---|---|---|---|
 # | accuracy in % | 61.4 | 64.2 | 64.0 | 64.0 |
 #
-# Having some is worth almost three points; which kind makes no difference to speak of.
+# So our network can't do without its positions, but one that was *trained* without them does
+# surprisingly well. Having some is worth almost three points; which kind makes no difference
+# to speak of.
 # The authors' explanation: with 14×14 patches it's easy to learn the grid.
 #
 # ### Counting with a pencil
@@ -833,12 +820,17 @@ for d, heads in (768, 12), (192, 3):
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert count(768) == 86_567_656 and count(192) == total == 5_717_416
-assert round(count(768) / 1e6, 1) == 86.6  # the paper prints 86
+larger = count(1024, 24), count(1024, 24, 7 * 7, 32 * 32 * 3)
+assert [round(each / 1e6) for each in larger] == [304, 307]  # L/16, L/32
 print("the second count is that of the file")
 
 # %% [markdown]
 # The second count is the one at the top of the page, and both are in [the authors' own
 # tests](https://github.com/google-research/vision_transformer/blob/main/vit_jax/models_test.py).
+# Table 1 of the paper prints 86, 307 and 632 million weights for ViT-B, L and H, and doesn't
+# say for which patch size. For ViT-L/16 you should get 304 million: 307 come out only with
+# patches of 32.
+#
 # Where are all these weights?
 
 # %% tags=["hide-input"]
@@ -868,83 +860,14 @@ figures.show(*drawings.shares(groups))
 
 # %% [markdown]
 # In the blocks, two thirds of the weights are in the MLPs and one third in attention. Class
-# token and positions are hardly visible.
+# token and positions are hardly visible. But if somebody's count of a *small* ViT is a little
+# too low, look for these two first. They're parameters of the network itself, in no layer, so
+# a count that goes from layer to layer walks past them.
 #
-# ### A count that is too low
+# What an image costs is counted in *MACs*, a multiplication with the addition after it, or
+# in *FLOPs*, where these are two. Many tables print MACs and call them FLOPs, so if two
+# papers differ by a factor of 2, it may be just a word.
 #
-# It's tempting to let the computer count layer by layer: walk through the modules, and
-# add up what each of them holds.
-
-# %% [markdown]
-# **Done like that, the small network of chapter 5 has 7,562 weights. It has 16 patches
-# and a width of 16. Which weights did the walk miss, and how many are they?**
-
-# %%
-tiny = ViT(28, 7, 1, 10, embed_dim=16, depth=2, num_heads=2, mlp_dim=64)
-layers = [module for module in tiny.modules() if not list(module.children())]
-by_layer = sum(w.numel() for layer in layers for w in layer.parameters())
-everything = sum(w.numel() for w in tiny.parameters())
-print(f"by layers {by_layer:,}, everything {everything:,}")
-
-# %% [markdown]
-# A class token of 16 numbers and 17 positions of 16 numbers each, 288 in all. They aren't
-# in any layer; they're parameters of the network itself. If somebody's count of a small
-# ViT is a little too low, look for these first.
-#
-# ### Counting Table 1
-#
-# The paper prints 86, 307 and 632 million weights for ViT-B, L and H. This is what our
-# formula gives, in millions, for 1,000 classes and three patch sizes:
-
-# %%
-print("      /14    /16    /32")
-for name, d, depth in (("B", 768, 12), ("L", 1024, 24), ("H", 1280, 32)):
-    totals = [count(d, depth, (224 // p) ** 2, p * p * 3) for p in (14, 16, 32)]
-    print(name, *(f"{total / 1e6:6.1f}" for total in totals))
-
-
-# %% [markdown]
-# So B/16 has 86.6, which the paper cuts to 86, and L reaches 307 only with patches of 32. The
-# paper doesn't say which patch size it counts, or whether the head is included. If you get
-# 304 million for ViT-L/16, as we do, nothing is missing.
-#
-# ### What one image costs
-#
-# A product of a matrix (t, d) with a matrix (d, m) takes $t \cdot d \cdot m$
-# multiplications, and each is followed by an addition. One such pair is a *MAC*
-# (multiply-accumulate). Counted separately they're two *FLOPs*. Many tables print MACs
-# and call them FLOPs, so if two papers differ by a factor of 2, it may be just a word.
-# For patches of $P \times P$ pixels with $C$ colours, $t = N + 1$ tokens, $L$ blocks with
-# an MLP of width $M$, and $K$ classes, one image takes
-#
-# $$N P^2 C D + L\,(4 t D^2 + 2 t D M + 2 t^2 D) + D K$$
-#
-# That's the patch embedding; per block the four matrices of attention, the two of the
-# MLP, and the two products over all pairs of tokens; then the head. PyTorch can count
-# what your class really does; a hidden cell compares.
-
-
-# %%
-def macs(d, depth=12, n=196, patch=768, classes=1000):
-    """Multiply-adds of one image, for an MLP that is 4 * d wide."""
-    t = n + 1
-    block = 12 * t * d**2 + 2 * t**2 * d
-    return n * patch * d + depth * block + d * classes
-
-
-for name, d in (("Ti", 192), ("B", 768)):
-    giga = macs(d) / 1e9
-    print(f"ViT-{name}/16: {giga:.2f} GMAC or {2 * giga:.1f} GFLOPs")
-
-# %% tags=["nbval-check-output", "hide-cell"]
-from torch.utils.flop_counter import FlopCounterMode
-
-with FlopCounterMode(display=False) as counter:
-    model(images[:1])
-assert counter.get_total_flops() == 2 * macs(192)
-print("PyTorch counts two operations for each of these MACs")
-
-# %% [markdown]
 # ### The floor in a real run
 #
 # Here are two small networks, trained for ten epochs on the 2,500 handwritten digits of

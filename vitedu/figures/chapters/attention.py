@@ -23,6 +23,7 @@ from vitedu.figures.schematic import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
     from numpy import ndarray
 
@@ -87,6 +88,7 @@ def triangle(tokens: Tensor, outputs: Tensor) -> "tuple[Figure, str]":
         note(axes, name, start, offset, 14, ha="center", va="center")
     axes.set(xlim=(-0.2, 1.25), ylim=(-0.2, 1.25), aspect="equal")
     axes.set(xticks=(0, 1), yticks=(0, 1))
+    axes.set(xlabel="first number", ylabel="second number")
     places = "; ".join(
         f"x{number} to ({x:.2f}, {y:.2f})"
         for number, (x, y) in enumerate(outputs.tolist(), start=1)
@@ -162,9 +164,10 @@ def learned(
     A triangle marks the row of the patch that `asks`, a dotted line what
     patches give themselves.
     """
-    figure, grid = chart(WIDTH, 4.6, 2, 3)
+    figure, grid = chart(WIDTH, 4.9, 2, 3)
     first, *others = grid.flat
     draw_picture(first, picture)
+    first.set_title("the puzzle", fontsize=11)
     first.axis("off")
     _frame_twins(first, asks, twin)
     for axes, (name, each) in zip(others, frames.items(), strict=True):
@@ -243,7 +246,7 @@ def layer() -> "tuple[Figure, str]":
     _cells(axes, (122, 388), [GREENS[1]] * 4)
     _cells(axes, (234, 388), [LIGHTER[1]] * 4)
     label(axes, (102, 410), "$A$", fontsize=15)
-    label(axes, (290, 410), "4 x 4", ha="left")
+    label(axes, (290, 410), r"4 $\times$ 4", ha="left")
     for place, name in ((149, "head 1"), (261, "head 2")):
         arrow(axes, (place, 466), (place, 441))
         arrow(axes, (place, 384), (place, 350))
@@ -342,28 +345,27 @@ def heads(
     maps: Mapping[str, tuple[Tensor, tuple[int, int]]],
     alt: str,
     across: int = 1,
+    most: Mapping[str, float] | None = None,
 ) -> "tuple[Figure, str]":
-    """What a patch looks at, head by head, on one scale, over a photograph.
+    """What a patch looks at, head by head, over a photograph (3, h, w).
 
     `maps` is name to (maps (heads, gh, gw), row and column of the patch that
-    asks), over the photograph (3, h, w). A name fills a row, or `across` names
-    share one.
+    asks). A name fills a row, or `across` names share one. All are on one
+    scale, or each row on its own, up to its share in `most`.
     """
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
     many = len(next(iter(maps.values()))[0])
     columns, lines = many * across, math.ceil(len(maps) / across)
-    side = (WIDTH - 0.3) / columns
-    height = lines * (side + 0.06 + 0.2 * (across > 1)) + 1.0
+    side = (WIDTH - 0.3 - 0.7 * bool(most)) / columns
+    height = lines * (side + 0.06 + 0.2 * (across > 1)) + (0.3 if most else 1.0)
     figure, grid = chart(WIDTH, height, lines, columns, squeeze=False)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
     ghost = F.avg_pool2d(picture.mean(dim=0)[None], 2)[0]  # (h / 2, w / 2)
     for number, (name, (each, place)) in enumerate(maps.items()):
         row, column = divmod(number, across)
+        limit = most[name] if most else MOST
         for head, shares in enumerate(each):
             axes = grid[row, column * many + head]
-            axes.imshow(_over(ghost, shares), interpolation="nearest")
+            axes.imshow(_over(ghost, shares / limit), interpolation="nearest")
             patch_side = len(ghost) / len(shares)
             frame_patch(axes, place, patch_side, [("white", 1.2)])
             axes.set(xticks=[], yticks=[])
@@ -374,27 +376,51 @@ def heads(
                 axes.set_title(f"head {head + 1}", fontsize=12)
             if across == 1 and not head:
                 axes.set_ylabel(name, fontsize=12)
+        if most:
+            bar = _scale(figure, grid[row], limit, "right", aspect=12)
+            if not row:
+                bar.ax.set_title("share", fontsize=11)
     for axes in grid.flat[many * len(maps) :]:
         axes.axis("off")
-    figure.colorbar(
-        ScalarMappable(Normalize(0, MOST), MAP),
-        ax=grid,
-        ticks=(0, MOST / 2, MOST),
-        format=lambda tick, _: f"{tick:g}" + " or more" * int(tick == MOST),
-        location="bottom",
-        aspect=40,
-        shrink=0.8,
-        pad=0.02,
-    ).set_label("share of attention", fontsize=11)
+    if not most:
+        bar = _scale(figure, grid, MOST, "bottom", aspect=40, shrink=0.8)
+        bar.set_label("share of attention", fontsize=11)
     return figure, alt
 
 
+def _scale(
+    figure: "Figure",
+    grid: "ndarray",
+    most: float,
+    where: str,
+    **looks: float,
+) -> "Colorbar":
+    """The colours of shares up to `most`, in percent, beside some axes."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(0, most), MAP),
+        ax=grid,
+        location=where,
+        pad=0.02,
+        ticks=(0, most / 2, most),
+        format=lambda tick, _: "≥ " * int(tick == most) + f"{100 * tick:g}%",
+        **looks,
+    )
+    bar.ax.tick_params(labelsize=11)
+    return bar
+
+
 def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
-    """Colours (h, w, 3) of a map (gh, gw) over a grey picture (h, w)."""
+    """Colours (h, w, 3) of a map (gh, gw) over a grey picture (h, w).
+
+    A share of 1 or more is as bright as can be.
+    """
     from matplotlib import colormaps
 
     pixels = len(ghost) // len(shares)  # of a patch
-    bright = (shares / MOST).clamp(max=1)
+    bright = shares.clamp(max=1)
     bright = bright.repeat_interleave(pixels, 0).repeat_interleave(pixels, 1)
     color = torch.tensor(colormaps[MAP](bright.numpy())[..., :3])
     through = (LIT + (GHOST - LIT) * (1 - bright) ** 3)[..., None]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
@@ -108,7 +109,8 @@ def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
         box(axes, (first, y), small, "class", CLASS, fontsize=11)
         for patch in range(1, patches + 1):
             place = (first + step * patch, y)
-            box(axes, place, small, str(patch), PATCHES)
+            words = f"{ascii_lowercase[image]}{patch}"  # each has its own
+            box(axes, place, small, words, PATCHES)
     across = first + step * patches / 2
     label(axes, (across, top + 34), f"{batch} images of {patches} patches")
     below = top - height * batch + 2
@@ -123,9 +125,10 @@ def tokens(batch: int = 3, patches: int = 4) -> "tuple[Figure, str]":
         box(axes, (first + step * row, y), small, str(row), POSITIONS)
     label(axes, (across, y - 34), f"the same {patches + 1} rows for all")
     alt = (
-        f"A batch of {batch} images, each a row of {patches} patches. One "
-        f"class token of shape (1, 1, d) goes in front of all {batch} rows, "
-        f"and one table of {patches + 1} positions is added to each of them."
+        f"A batch of {batch} images, each a row of its own {patches} "
+        "patches. One class token of shape (1, 1, d) goes in front of all "
+        f"{batch} rows, and one table of {patches + 1} positions is added to "
+        "each of them."
     )
     return figure, alt
 
@@ -149,7 +152,8 @@ def equations() -> "tuple[Figure, str]":
     left, right = 10, wide + 30
     corner, opposite = (left, upper + 37), (right, lower - 37)
     outline(axes, corner, opposite, STREAM, 1.2, dashed=True)
-    label(axes, (right - 34, (upper + lower) / 2), f"{TIMES} L", DARK, 11)
+    times = {"fontsize": 12, "weight": "bold"}
+    label(axes, (right - 34, (upper + lower) / 2), f"{TIMES} L", DARK, **times)
     alt = (
         "The network from top to bottom, each step with the paper's symbols "
         "and its line of code: "
@@ -229,7 +233,10 @@ def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
         shown = axes.imshow(each.numpy(), cmap=MAP, vmin=-1, vmax=1)
         axes.set_title(f"patch {patch}", fontsize=11)
         axes.axis("off")
-        frame_patch(axes, divmod(patch - 1, side), 1)
+        thin = (("black", 3.0), ("white", 1.5))
+        frame_patch(axes, divmod(patch - 1, side), 1, thin)
+        for frame in axes.patches:  # whole at the edge of the map, too
+            frame.set_clip_on(False)
     figure.colorbar(
         shown,
         ax=panels,
@@ -257,7 +264,9 @@ def answers(
     `guesses` are (name, probability) for each picture, the most probable first.
     """
     rows = len(pictures)
-    figure, grid = chart(WIDTH, 1.35 * rows, rows, 2, width_ratios=(1, 2.6))
+    height, ratio = (1.35, 2.6) if rows > 1 else (1.9, 1.5)  # alone: larger
+    shape = {"width_ratios": (1, ratio), "squeeze": False}
+    figure, grid = chart(WIDTH, height * rows, rows, 2, **shape)
     best = []
     look = {"va": "center", "fontsize": 12}
     for (left, right), picture, named in zip(
@@ -278,8 +287,9 @@ def answers(
             right.text(0.98, row, percents[row], ha="right", **look)
         right.set(xlim=(0, 1), ylim=(len(named) - 0.4, -0.6))
         right.axis("off")
+    shown = f"{rows} photographs" if rows > 1 else "A photograph"
     alt = (
-        f"{rows} photographs with bars of the network's first "
+        f"{shown} with bars of the network's first "
         f"{len(guesses[0])} answers. At the top of each: {', '.join(best)}."
     )
     return figure, alt

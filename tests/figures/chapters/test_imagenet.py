@@ -15,10 +15,19 @@ def test_losses_share_a_scale_and_what_leaves_it_is_said():
     assert "fine: from 1.80 to 0.50; lost: from 1.80 to 70.00, 70 in" in alt
 
 
-def test_a_rehearsal_marks_where_to_look():
+def test_a_run_says_where_to_look_and_how_its_epochs_end():
     _, alt = imagenet.rehearsal([1.8] * 10 + [1.5] * 10 + [0.4] * 20, 1.79)
     assert "the first step, at 1: 1.80; half-way through" in alt
     assert "the warm-up ends, at 20: 1.50. It ends at 0.40" in alt
+    _, alt = imagenet.epochs([7.0] * 10 + [5.0] * 10 + [2.0] * 10, 6.9, 10)
+    assert "after 10 steps, it's 7.00; after the second 5.00, and at" in alt
+
+
+def test_mistakes_are_split_by_the_second_look():
+    figure, alt = imagenet.second_look({"right": 3, "none": 2, "wrong": 5}, 40)
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert widths == pytest.approx([0.75, 0.25, 0.3, 0.2, 0.5])
+    assert "30 are right by the one label and 10 wrong" in alt
 
 
 def test_bytes_of_a_block_are_laid_end_to_end():

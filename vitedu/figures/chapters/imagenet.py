@@ -1,4 +1,4 @@
-"""Chapter 12: losses of a run, what a block keeps, and six tasks."""
+"""Chapter 12: losses, what a block keeps, a second look, and six tasks."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,83 @@ def rehearsal(losses: Sequence[float], start: float) -> "tuple[Figure, str]":
     )
 
 
+def epochs(
+    losses: Sequence[float], start: float, steps: int
+) -> "tuple[Figure, str]":
+    """One run's loss, smoothed over a fifth of an epoch, which has `steps`."""
+    figure, axes = chart(WIDTH, 3.3)
+    axes.axhline(start, color=STREAM, linewidth=1, linestyle="--")
+    each = range(1, len(losses) + 1)
+    axes.scatter(each, losses, s=5, color=PALE)
+    width = steps // 5
+    pieces = [losses[i : i + width] for i in range(0, len(losses), width)]
+    means = [sum(piece) / len(piece) for piece in pieces]
+    middles = [width * i + (width + 1) / 2 for i in range(len(pieces))]
+    axes.plot(middles, means, color=DARK, linewidth=1.8)
+    axes.axvspan(1, steps, color=CLASS, alpha=0.12, linewidth=0)
+    once = "first epoch: each photograph is new"
+    note(axes, once, (steps, start), (4, 6), color=CLASS)
+    note(axes, "knowing nothing", (len(losses), start), (0, -15), ha="right")
+    axes.set_ylim(0, 1.15 * start)
+    axes.set_xticks(range(0, len(losses) + 1, steps))
+    axes.grid(axis="x", color=PALE, alpha=0.4)
+    axes.set_xlabel(f"step (an epoch is {steps})", fontsize=12)
+    axes.set_ylabel("loss", fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes)
+    ends = [means[steps // width * (i + 1) - 1] for i in (0, 1)]
+    return figure, (
+        f"The loss of {len(losses)} steps, with a dashed line at {start:.2f}. "
+        f"At the end of the first epoch, after {steps} steps, it's "
+        f"{ends[0]:.2f}; after the second {ends[1]:.2f}, and at the end "
+        f"{means[-1]:.2f}."
+    )
+
+
+def second_look(parts: Mapping[str, int], total: int) -> "tuple[Figure, str]":
+    """Answers right and wrong by one label; below, what the wrong ones are.
+
+    `parts` names and counts the wrong ones: right after all, not to be judged,
+    still wrong.
+    """
+    figure, axes = chart(WIDTH, 3.0)
+    wrong = sum(parts.values())
+    left = 0.0
+    white = {"ha": "center", "va": "center", "weight": "bold"}
+    for count, color in ((total - wrong, ATTENTION), (wrong, CLASS)):
+        share = count / total
+        axes.barh(0, share, 0.55, left=left, color=color)
+        words = f"{count:,}"
+        label(axes, (left + share / 2, 0), words, "white", 12, **white)
+        left += share
+    for x, end in ((1 - wrong / total, 0.0), (1.0, 1.0)):
+        axes.plot([x, end], [0.28, 1.22], color=CLASS, linewidth=1)
+    left = 0.0
+    for (words, count), color in zip(
+        parts.items(), (ATTENTION, STREAM, CLASS), strict=True
+    ):
+        share = count / wrong
+        axes.barh(1.5, share, 0.55, left=left, color=color)
+        label(axes, (left + share / 2, 1.5), f"{count}", "white", 12, **white)
+        below = {"ha": "center", "va": "top"}
+        label(axes, (left + share / 2, 1.85), words, DARK, 11, **below)
+        left += share
+    named = {"ha": "left", "va": "bottom"}
+    label(axes, (0, -0.33), "by the label: right", DARK, 11, **named)
+    label(axes, (1, -0.33), "wrong", DARK, 11, **(named | {"ha": "right"}))
+    axes.set_xlim(0, 1)
+    axes.set_ylim(2.5, -0.75)
+    axes.set_axis_off()
+    listed = ", ".join(
+        f"{count} {words.replace(chr(10), ' ')}"
+        for words, count in parts.items()
+    )
+    return figure, (
+        f"Of {total:,} answers {total - wrong:,} are right by the one label "
+        f"and {wrong} wrong. Of the wrong ones: {listed}."
+    )
+
+
 def kept() -> "tuple[Figure, str]":
     """Bytes that a block keeps for each number of a token's width."""
     figure, axes = chart(WIDTH, 2.5)
@@ -124,7 +201,7 @@ def kept() -> "tuple[Figure, str]":
     axes.set_ylim(len(KEPT) - 0.5, -0.5)
     axes.set_xlim(0, left)
     axes.set_xticks([0, *range(4, left + 1, 4)])
-    axes.set_xlabel(f"numbers {TIMES} bytes", fontsize=12)
+    axes.set_xlabel("bytes for each number, added up", fontsize=12)
     axes.tick_params("x", labelsize=11)
     bare(axes)
     return figure, (

@@ -61,7 +61,7 @@ def digit_grid(
 
 def training_loop() -> "tuple[Figure, str]":
     """One step: each box with its symbol, and the line of code that does it."""
-    figure, axes = canvas(340, 452)
+    figure, axes = canvas(360, 430)
     gradient = r"the gradient  $g = \partial\ell / \partial w$"
     turns = (
         ("a batch of images", PATCHES, "x, y = images[batch], labels[batch]"),
@@ -73,10 +73,10 @@ def training_loop() -> "tuple[Figure, str]":
         (gradient, STREAM, "loss.backward()"),
         ("the step", NIGHT, "optimizer.step()"),
     )
-    tops = column(axes, 188, 276, turns)
-    line(axes, [(46, tops[-1]), (20, tops[-1]), (20, tops[0])])
-    arrow(axes, (20, tops[0]), (48, tops[0]))
-    label(axes, (9, 252), "next batch", rotation=90)
+    tops = column(axes, 198, 300, turns, top=400)
+    line(axes, [(44, tops[-1]), (20, tops[-1]), (20, tops[0])])
+    arrow(axes, (20, tops[0]), (46, tops[0]))
+    label(axes, (9, 232), "next batch", rotation=90)
     alt = (
         "One turn of the training loop, four boxes from top to bottom, each "
         "with its line of code: a batch of images; the loss, minus the "
@@ -125,7 +125,7 @@ def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
     axes.minorticks_off()
     axes.set(xlim=(0.6 * min(mistakes), max(mistakes) / 0.6))
     axes.set(ylim=(0.6 * low, 1.5 * high))
-    axes.set(xlabel="highest learning rate (logarithmic)")
+    axes.set(xlabel="highest learning rate (both axes logarithmic)")
     axes.set(ylabel="mistakes (%)")
     bare(axes)
     points = ", ".join(f"{m:.1f}% at {rate:g}" for rate, m in mistakes.items())
@@ -161,14 +161,17 @@ def ladder(
 def duel(mistakes: Mapping[str, int]) -> "tuple[Figure, str]":
     """Misread digits, a bar for each network."""
     figure, axes = chart(WIDTH, 0.6 * len(mistakes) + 0.7)
-    names, counts = list(mistakes), list(mistakes.values())
-    colors = [DARK if "ViT" in name else PALE for name in names]
+    counts = list(mistakes.values())
+    names = [textwrap.fill(name, 16) for name in mistakes]
+    colors = [DARK if name.startswith("your") else PALE for name in names]
     axes.barh(names, counts, color=colors, height=0.6)
     for row, count in enumerate(counts):
         note(axes, str(count), (count, row), (6, 0), 13, va="center")
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=13)
-    axes.set(xlim=(0, 1.12 * max(counts)), xlabel="misread test digits")
+    axes.set(
+        xlim=(0, 1.12 * max(counts)), xlabel="misread, of 10,000 test digits"
+    )
     bare(axes)
     listed = ", ".join(f"{name} {count}" for name, count in mistakes.items())
     return figure, f"Bars of misread test digits: {listed}."
@@ -184,12 +187,12 @@ def ruler(
     changes = list(next(iter(ratios.values())))
     every = [value for each in ratios.values() for value in each.values()]
     low, high = min(-1.0, *every) - 0.5, max(5.0, *every) + 0.5
-    figure, axes = chart(WIDTH, 0.5 * len(changes) + 1.5)
+    figure, axes = chart(WIDTH, 0.5 * len(changes) + 1)
     zones = {"no result": (low, 2), "hint": (2, 3), "result": (3, high)}
     tints = (TINTS[STREAM], TINTS[POSITIONS], TINTS[ATTENTION])
     for (name, (start, end)), tint in zip(zones.items(), tints, strict=True):
         axes.axvspan(start, end, color=tint, linewidth=0)
-        place = ((max(start, -0.5) + end) / 2, -0.75)
+        place = ((start + end) / 2, -0.75)
         label(axes, place, name, DARK, 11)
     looks = ({"markerfacecolor": "white"}, {})
     for (name, each), look in zip(ratios.items(), looks, strict=False):
@@ -206,7 +209,7 @@ def ruler(
     axes.set_yticks(range(len(changes)), changes, fontsize=12)
     axes.set(ylim=(len(changes) - 0.5, -1.1), xlim=(low, high))
     axes.set(xlabel="gain, divided by its error")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.25), ncols=2)
+    axes.legend(loc="lower right", fontsize=12)
     bare(axes, "top", "right", "left")
     listed = [
         f"with {name}: "

@@ -499,7 +499,7 @@ print("checked: positions are worth points, and a loud start isn't")
 #
 # ### Without a class token
 #
-# There's another way to close the back door: take the class token away, and let the head read
+# You can also close the back door: take the class token away, and let the head read
 # the mean of the patches. Three seeds each, and for relative the same with 2,000 steps. Or keep
 # the class token, and give attention offsets *across and down*, a vector for each pair of the two,
 # and one vector for whatever is seen from the class token. That's the last network, with six seeds:
@@ -577,9 +577,9 @@ print("checked: who knows the lower half, and who doesn't")
 figures.show(*ablations.hands([(0, 3), (2, 5)]))
 
 # %% [markdown]
-# In both rows the key is three columns away, so the angle between the two hands is the same, and the
-# product depends on that angle alone. Other numbers of the query and the key turn from row to
-# row in the same way. So the score of two patches depends on how far apart they are, across and
+# In both rows the key is three columns away, so the angle between the two hands is the same. Of the
+# two places, a product of hands knows only that angle. Other numbers of the query and the key turn
+# from row to row in the same way. So the score of two patches depends on how far apart they are, across and
 # down, and not on where.
 #
 # The class token isn't turned. What it sees of a patch is that patch's own angles, and they do
@@ -612,8 +612,9 @@ figures.show(*ablations.rates(curves))
 # on the whole picture, one run of three is always right, and two stop at three quarters. We don't
 # know why.
 #
-# We've trained relative positions on photographs for four rounds only, all with one rate. After those, relative
-# was two points ahead of *none* (a hint), and no further from the two tables than luck.
+# We've trained relative positions on photographs for four rounds only, all with one rate. After
+# those, relative was two points ahead of *none* (a hint), and no further from the two tables than
+# luck.
 
 # %% [markdown]
 # ### Rows, then columns

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SIDE, GAP, ROW = 27, 3, 122  # of a matrix of 192x192, between two, of a row
+SIDE, GAP, ROW = 27, 7, 122  # of a matrix of 192x192, between two, of a row
 # what a mistake is about, by the end of its name in `imagenet-sample`
 PARTS = {
     PATCHES: ("bgr", "mean_std", "0_1", "squash", "bilinear", "256", "kernel"),
@@ -193,8 +193,9 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
         )
     left.set_yticks(places, [row.words for row in rows], fontsize=11)
     left.set(xlim=(0, total), ylim=(len(rows) - 0.4, -0.6))
-    left.set_xticks([0, right], ["0", f"{right}"])
+    left.set_xticks([0, right], ["0", f"{right}\nno mistake"])
     left.set_xlabel(f"right of {total:,}", fontsize=11)
+    _legend(left, colors)
     far.scatter([row.change for row in rows], places, c=colors, s=42, zorder=3)
     far.set(xscale="log")
     low, high = min(row.change for row in rows), max(r.change for r in rows)
@@ -210,7 +211,6 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
             va="center_baseline",
             color=DARK,
         )
-    _legend(far, colors)
     powers = [
         power for power in range(-6, 4, 2) if low / 3 < 10.0**power < 3 * high
     ]
@@ -234,12 +234,14 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
 
 
 def _legend(axes: "Axes", colors: Sequence[str]) -> None:
-    """The parts of these colours, from the upper left corner down."""
+    """The parts of these colours, where the short bars leave room."""
     names = {c: name for c, name in PART_NAMES.items() if c in colors}
     for line_number, (color, name) in enumerate(names.items()):
         look = {"xycoords": "axes fraction", "va": "top", "weight": "bold"}
-        offset = (4, -4 - 15 * line_number)
-        note(axes, name, (0, 1), offset, 10.5, color=color, **look)
+        offset = (0, -6 - 14 * line_number)
+        note(
+            axes, name, (0.79, 1), offset, 10.5, ha="right", color=color, **look
+        )
 
 
 def rounded(change: float) -> str:

@@ -42,13 +42,13 @@ print(x + 1)
 figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
-# Still 2048. Every square is a bit. In `float16`, the one that makes it 2049 would be the
-# seventeenth. And yet nearly all large networks are trained with such numbers, because they
-# take half the memory and, on the right chip, a fraction of the time. Let's try it on the
-# network of [chapter 5](05_mnist.ipynb): the first four steps on handwritten digits, once with
-# everything in the usual `float32`, and once with everything in `float16`. (`learn`, in a
-# hidden cell, trains the network with any step you give it, and returns the network and all
-# losses.)
+# Still 2048. Every square is a bit, and `float16` has run out of them: the one that makes it
+# 2049 would be the seventeenth. And yet nearly all large networks are trained with such
+# numbers, because they take half the memory and, on the right chip, a fraction of the time.
+#
+# Let's try it on the network of [chapter 5](05_mnist.ipynb). Here are its first four losses on
+# handwritten digits, once with everything in the usual `float32`, and once with everything in
+# `float16`:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -107,6 +107,7 @@ def learn(
 
 
 # %% tags=["failure", "nbval-ignore-output"]
+# learn, in a folded cell, trains with any step that you give it
 for dtype in (torch.float32, torch.float16):
     _, losses = learn(train_step, x_learn[:256], y_learn[:256], dtype=dtype)
     print(dtype, [f"{loss:.2f}" for loss in losses])
@@ -116,16 +117,16 @@ for dtype in (torch.float32, torch.float16):
 # divided by zero.
 #
 # **What do numbers lose when they have only sixteen bits, how do you train with them all the
-# same, and what do you get for it?** By the end you'll know what killed that run, your step
-# will need about 40% less memory, and you'll have seen six lines, sixteen bits among them,
-# take a ViT through nine times as many images a second.
+# same, and what do you get for it?** By the end you'll know what killed that run, and your step
+# will need about 40% less memory. And you'll have seen six lines make a ViT nine times as fast.
+# Sixteen bits are just one of them.
 #
 # ## Sixteen bits
 #
 # A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits times a
-# power, but of two. One bit is the sign, some are the exponent $e$, and the
-# remaining $k$ are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth
-# in three formats. (The exponent is stored with an offset, so that it needs no sign.)
+# power, only that it's a power of two. One bit is the sign, some are the exponent $e$, and the remaining
+# $k$ are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth in three
+# formats:
 
 # %% tags=["hide-input"]
 figures.show(*speed.formats(0.1))
@@ -133,17 +134,17 @@ figures.show(*speed.formats(0.1))
 # %% [markdown]
 # $$ \pm \left( 1 + \frac{m}{2^k} \right) \cdot 2^{e} $$
 #
-# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$, and its fraction says $0.6$ as
-# nearly as $k$ bits can.
+# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$ (stored with an offset, so that it
+# needs no sign), and its fraction says $0.6$ as nearly as $k$ bits can.
 #
-# The fraction decides how *fine* the numbers are: from $1$ to $2$ there are $2^k$ of
-# them, evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The
+# The fraction decides how *fine* the numbers are. With $k$ bits there are $2^k$ numbers from
+# $1$ to $2$, evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The
 # exponent decides how *far* they reach. With sixteen bits you have to choose: `float16` is
 # finer, and `bfloat16`, made for neural networks, reaches as far as `float32`.
 #
 # **Take a pencil,** and a toy format with two bits of fraction, $k = 2$. Which numbers are
 # there from $1$ up to $2$? Which from $4$ up to $8$? A result is rounded to the nearest
-# number, and in a tie to the one whose last bit is $0$. What's $4 + 0.4$?
+# number, and in a tie to the one whose last bit is $0$. What's $4 + ½$?
 #
 # While you think, here are the real formats: the largest number, the smallest one above
 # zero, and the step from $1$ to the next number.
@@ -161,8 +162,9 @@ for name, dtype in FORMATS.items():
     print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
 
 # %% [markdown] tags=["predict"]
-# You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$, and $4 + 0.4$ is $4$. That's $2048 +
-# 1$: from there on, `float16` has only every second whole number, and $2049$ is a tie.
+# You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded to
+# $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second whole
+# number, so $2049$ is a tie as well.
 #
 # ## Three ways to lose a number
 #
@@ -180,7 +182,7 @@ for name, dtype in FORMATS.items():
 
 # %% [markdown]
 # In sixteen bits it hasn't moved. Each step is less than half the distance to the next
-# number, so each sum is rounded back, a thousand times.
+# number, so the sum is rounded back, a thousand times in a row.
 #
 # **Two: a number too large.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's 1,000 logits for a cup of
@@ -231,13 +233,13 @@ assert epsilon == 0 and logits.half().softmax(dim=-1).isfinite().all()
 print("checked: a step that vanishes, a power too large, an epsilon of 0")
 
 # %% [markdown]
-# The safeguard itself was rounded to zero. (Would a larger one have saved the run? [Yes, but
-# it's no cure](#A-larger-epsilon).)
+# The safeguard itself was rounded to zero, and that's what killed the run. (A [larger
+# one](#A-larger-epsilon) is no cure.)
 #
 # ## Let each number have what it needs
 #
 # Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay
-# in `float32`. The matrix products are where the time goes, so they get sixteen bits.
+# in `float32`. The time goes into the matrix products, so they get sixteen bits.
 # This *mixed precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is
 # one line in PyTorch: inside `torch.autocast`, each operation picks its format.
 
@@ -261,18 +263,17 @@ assert dtypes == [short, usual, short, usual]
 print("checked: a product in float16, the loss in float32")
 
 # %% [markdown] tags=["predict"]
-# A product rounds both factors to sixteen bits on the way in, and the loss is always computed
-# in `float32`. A processor's `autocast` leaves norms alone, so they keep the format they're
-# given. On a GPU, [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html) are in
-# `float32`, too.
+# A product rounds both factors to sixteen bits on the way in. The loss is always computed in
+# `float32`. (So are [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html) on a
+# GPU. A processor leaves norms in the format they're given.)
 #
 # On the way back, the gradients of such products have sixteen bits as well. Do they fit?
 # The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
 # and ViT's authors pretrain with batches of 4,096.
 #
-# A hidden cell collects real gradients for four photographs, at the output of each linear
-# layer of ViT-Ti/16, and divides them by 4,096. Late in training a network is right about
-# most pictures, so we take its own answers as the labels: it's right about all four.
+# So we collect real gradients for four photographs, at the output of each linear layer of
+# ViT-Ti/16, and divide them by 4,096. As labels we take the network's own answers, because late
+# in training it's right about most pictures.
 #
 # **What share of them is too small for float16?**
 #
@@ -312,19 +313,17 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the pale strip, below the
-# smallest exponent, where numbers give up the leading $1$ of the formula and have fewer bits.
-# And the dark strip, where `float16` has all its bits, is empty! So let's move the gradients
-# there. Derivatives are linear: multiply the loss by some $s$, and the gradient of every
-# weight $w$ is multiplied by $s$:
+# More than half of them would be lost. Nearly all of the rest are in the pale strip, where
+# `float16` gives up the leading $1$ of the formula and has fewer bits. And the dark strip, where
+# it has all of them, is empty!
+#
+# So let's move the gradients there. Derivatives are linear: multiply the loss by some $s$, and
+# the gradient of every weight $w$ is multiplied by $s$:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
 # You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by $s$
-# again. (With the second-best answers as labels, a third would be lost instead. The better the
-# network gets, the more it needs that $s$.)
-#
-# Here's such a step; what's orange is in sixteen bits, everything else in `float32`.
+# again. Here's such a step; what's orange is in sixteen bits.
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -333,9 +332,8 @@ figures.show(*speed.mixed_step())
 # %% [markdown]
 # The best $s$ is as large as possible without overflow, and that changes during training. A
 # *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
-# halves $s$. After a number of good steps, which is its *patience*, it doubles $s$.
-# (`bfloat16` reaches far enough to do without. But older GPUs multiply fast only in
-# `float16`.)
+# halves $s$. After 2,000 good steps in a row, or whatever you set as its *patience*, it
+# doubles $s$. (`bfloat16` reaches far enough to do without.)
 
 
 # %%
@@ -363,7 +361,7 @@ class LossScaler:
 
 
 # %% [markdown]
-# And the step from the figure. (`shrink` is 1, except in the experiment below.)
+# And the step from the figure:
 
 
 # %%
@@ -373,7 +371,7 @@ def mixed_step(model, optimizer, images, labels, dtype, scaler, shrink=1):
     with torch.autocast(device.type, dtype, enabled=is_mixed):
         loss = F.cross_entropy(model(images), labels)
     optimizer.zero_grad()
-    scaler.backward(loss / shrink)
+    scaler.backward(loss / shrink)  # shrink is for one later experiment
     scaler.step(optimizer)
     return loss.detach()
 
@@ -403,47 +401,15 @@ assert len(set(history)) > 3 and mine.isfinite().all()
 print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
-# Your class does what PyTorch's `torch.amp.GradScaler` does, overflows included. Can it rescue
-# a run? We need one whose gradients are too small, and our little network's aren't. So the
-# experiment is rigged: we divide the loss by 65,536, and Adam's $\epsilon$ by the same number,
-# so that Adam takes the same steps as before and only the format makes a difference.
-
-# %% tags=["nbval-ignore-output"]
-shrunk = partial(mixed_step, shrink=65_536)
-growing = LossScaler(scale=1.0, patience=4)
-scales = []
-
-
-def scaled_step(*batch):
-    scales.append(growing.scale)  # for the figure
-    return shrunk(*batch, dtype=torch.float16, scaler=growing)
-
-
-always_1 = LossScaler(scale=1.0)  # 200 steps don't try its patience
-STEPS = {
-    "float32": partial(shrunk, dtype=torch.float32, scaler=always_1),
-    "float16, unscaled": partial(shrunk, dtype=torch.float16, scaler=always_1),
-    "float16, scaled": scaled_step,
-}
-few = x_learn[:12_800], y_learn[:12_800]
-losses = {
-    name: learn(step, *few, eps=1e-8 / 65_536)[1]
-    for name, step in STEPS.items()
-}
-figures.show(*speed.rescue(losses, scales))
-
-# %% [markdown]
-# Without scaling, the loss stays at about $\ln 10$. There's no error and no NaN: it just
-# doesn't learn. With your scaler, which begins at $1$ here, the run falls behind while the
-# scale is small, and then catches up. (That it ends a little *below* `float32` is luck.) At
-# last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With
-# a patience of four, that costs one step in five, so PyTorch's scaler waits 2,000.
+# Step for step, your class does what PyTorch's `torch.amp.GradScaler` does, overflows included.
+# And where gradients are too small for `float16`, [it rescues the
+# run](#A-run-that-needs-the-scaler).
 #
 # ## Does it still learn?
 #
 # What does an ordinary run lose? Two epochs on 20,000 digits in each format, three seeds each
-# and always with your scaler, judged on digits that were held out (these runs have fewer steps
-# than those of chapter 5, so fewer digits are right):
+# and always with your scaler, judged on digits that were held out. (There are fewer steps than
+# in chapter 5, so fewer digits are right.)
 
 # %% tags=["nbval-ignore-output"]
 right = {}
@@ -466,33 +432,19 @@ for name, percents in right.items():
     gap = f"{statistics.mean(gaps):+.2f} ± {gap_error:.2f}"
     print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
 
+
 # %% [markdown]
-# Neither format costs a whole point. (By the rule both gaps would be results. Don't believe
-# them: [chapter 6](06_recipe.ipynb) showed how little three runs know of their own spread, and
-# on another processor the same seeds gave other gaps.)
+# Neither format costs a whole point. (By the rule of chapter 5, both gaps would be results.
+# Don't believe them: [chapter 6](06_recipe.ipynb) showed how little three runs know of their
+# own spread, and on another processor the same seeds gave other gaps.)
 #
-# And do the weights really need `float32`? Take the network we've just trained, and swap
-# black and white in the digits. It has to learn again, with a learning rate of $0.0001$:
-# once with all its numbers in `float32`, once with all of them in `bfloat16`.
-
-# %% tags=["failure", "nbval-ignore-output"]
-few = -x_learn[:6_400], y_learn[:6_400]
-for name in ("float32", "bfloat16"):
-    dtype = FORMATS[name]
-    _, losses = learn(train_step, *few, dtype=dtype, peak=1e-4, start=model)
-    first, last = losses[:10].mean(), losses[-10:].mean()
-    print(f"{name:9} loss {first:.2f} at the start, {last:.2f} at the end")
-
-
-# %% [markdown]
-# (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
-# the small step again: in `bfloat16` the larger weights can't move. And again, there's no
-# error.
+# So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
+# at a small learning rate [a network hardly learns](#Weights-in-bfloat16).
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
-# So sixteen bits cost little, if you let each number have what it needs. What do you get
+# Sixteen bits cost little, if you let each number have what it needs. What do you get
 # for it? Memory first. The weights, their gradients and Adam's two means are still in
 # `float32`. But the backward pass needs what the forward pass computed, such as the inputs
 # of each product: the *activations*.
@@ -534,20 +486,19 @@ figures.show(*speed.memory(bars))
 #
 # The second saving is `bfloat16`, one line, and it's about 40%. Why not half? Adding a
 # `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
-# `float32`, and so do the inputs that the norms save for the backward pass. (The image even
-# grows a little: it's kept once more, in `bfloat16`.)
+# `float32`, and so do the inputs that the norms save for the backward pass.
 #
-# In a batch of 64 the activations are nearly everything, 1.9 of 2.0 GB. So keeping the weights
-# in `float32` costs [next to nothing](#Counting-memory).
+# In a batch of 64, the activations are nearly all of the memory. So keeping the weights in
+# `float32` costs [next to nothing](#Counting-memory).
 #
 # ## What is the chip waiting for?
 #
-# Half the bits, twice the speed? That depends on what the chip is busy with. It may be
+# Half the bits, twice the speed? That depends on what the chip is busy with. It may be doing
 # *arithmetic*. It may be waiting for its *memory* to deliver numbers, or for *Python* to
 # say what's next.
 #
-# First find out where the time goes, with a *profile*. Here's one training step of your
-# ViT-Ti/16 in `float32`, by kind of operation, on one core of a processor:
+# A *profile* tells you where the time goes. Here's one training step of your ViT-Ti/16 in
+# `float32`, by kind of operation, on one core of a processor:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -569,9 +520,10 @@ print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
-# That's the most that faster products can bring to this step, however fast they get. And
-# how fast do they get? GPUs have circuits for short formats. By their data sheets, this many
-# times as fast as `float32`:
+# That's the most that faster products can bring to this step. And how much faster can they be?
+# GPUs have circuits for short formats. With one of them, *TF32*, your tensors even stay in
+# `float32`, and the GPU rounds each number to ten bits of fraction on its way into a product.
+# By the data sheets, products are this many times as fast as in `float32`:
 
 # %% tags=["hide-input"]
 GPUS = {"T4": "fp16", "V100 SXM2": "fp16", "A100": "bf16", "H100": "bf16"}
@@ -583,19 +535,26 @@ for gpu, half in GPUS.items():
 
 # %% [markdown] tags=["predict"]
 # The T4 and the V100 have circuits for `float16` only, so that's where you need your scaler.
-# With *TF32*, your tensors stay in `float32`, and the GPU rounds each number to ten bits of
-# fraction on its way into a product.
 #
 # ### One line at a time
 #
 # What's left of that in a real run? On an H100 with 80 GB we took a training step of 64
-# images, everything in `float32` and attention as you wrote it, and changed one line after the
-# other: TF32, `bfloat16`, fused attention, fused AdamW (which updates all the weights in one
-# go), a batch of 256, and `torch.compile`, which [turns several operations into
-# one](#What-torch.compile-does). Each line stays on for those that follow.
+# images, everything in `float32` and attention as you wrote it. Then we changed one line after
+# the other, and each stays on for those that follow:
 #
-# We did it with ViT-B/16, and with ViT-Ti/16, the same network with a fifteenth of the
-# weights. **Which of the two gains from bfloat16?**
+# ```
+# torch.set_float32_matmul_precision("high")         # TF32
+# with torch.autocast("cuda", torch.bfloat16):       # bf16
+#     F.scaled_dot_product_attention(q, k, v)        # fused attention
+# torch.optim.AdamW(model.parameters(), fused=True)  # fused AdamW
+# batch_size = 256                                   # instead of 64
+# model = torch.compile(model)                       # compiled
+# ```
+#
+# The fused AdamW updates all the weights in one go, and `torch.compile` [turns several
+# operations into one](#What-torch.compile-does). We did it with ViT-B/16, and with ViT-Ti/16,
+# the same network with a fifteenth of the weights. **Which of the two does the bfloat16 line
+# make faster?**
 #
 # * the large one
 # * the small one
@@ -624,30 +583,28 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large network gains with every line, most with the first. By the data sheet TF32 is 7.4
-# times as fast, but the step gets only 2.9 times as fast. Your pencil knows one reason, though
-# it had a smaller network and another chip: products are just a part of a step.
+# The large one, and only from 2.9 to 3.3 times its first speed. TF32 had brought more, though
+# far less than the 7.4 of the data sheet. Your pencil knows one reason, even if it had a smaller
+# network and another chip: products are just a part of a step.
 #
 # Everything else waits for the memory. To add two tensors, the chip moves twelve bytes for
-# every addition, two numbers in and one out. However fast it adds, it has to wait for them.
-# (There's [a picture of that](#Arithmetic-or-memory).) That's why `bfloat16` adds little once
-# TF32 is there, while fused attention, which saves trips to the memory, brings half as much
-# again.
+# every addition, two numbers in and one out, and however fast it adds, it has to [wait for
+# them](#Arithmetic-or-memory). That's why `bfloat16` adds little once TF32 is there, while fused
+# attention, which saves trips to the memory, brings half as much again.
 #
 # The small one gains nothing from any format. Look at its batch of 256: with four times the
 # images, a step takes only an eighth longer. So the chip wasn't busy with the 64 at all. It
-# was waiting for *Python*: it's done with each operation before Python asks for the next, and
-# with `autocast`, which has more to ask for, it's even slower. `torch.compile` helps, because
-# fewer operations have to be asked for. (The large one likes the larger batch, too: a step of
-# the optimizer costs the same, however many images come before it.)
+# was waiting for *Python*: it's done with each operation before Python asks for the next.
+# With `autocast` there's more to ask for, and it's even slower. `torch.compile` helps, because
+# there's less.
 #
-# How much of the GPU is in use then? Take the operations per second of the training step,
+# How much of the GPU is in use, then? Take the operations per second of the training step,
 # and divide by what the GPU manages when all it does is multiply large matrices in
 # `bfloat16`. That share is called *MFU*, model FLOPs utilisation.
 
 # %% tags=["hide-input"]
-for name, model in NETWORKS.items() if is_measured else ():
-    shares = [metrics[f"{model}/{x}/mfu"]["value"] for x in rungs]
+for name, network in NETWORKS.items() if is_measured else ():
+    shares = [metrics[f"{network}/{x}/mfu"]["value"] for x in rungs]
     print(f"{name:10} MFU {shares[0]:2.0f}% in float32, ", end="")
     print(f"{shares[-1]:2.0f}% with all lines")
 if not is_measured:
@@ -659,27 +616,12 @@ if not is_measured:
 # ViT-Ti/16 uses a tenth, because it's too small to keep the GPU busy. So if a faster format
 # changes nothing, find out who waits for whom.
 #
-# Here are the six lines, to fit into your own loop:
-#
-# ```
-# torch.set_float32_matmul_precision("high")        # TF32
-# with torch.autocast("cuda", torch.bfloat16):      # bfloat16
-#     F.scaled_dot_product_attention(q, k, v)       # fused attention
-# torch.optim.AdamW(model.parameters(), fused=True) # fused AdamW
-# batch_size = 256
-# model = torch.compile(model)
-# ```
-#
-# On your own data, `vitedu train` switches on fused attention and fused AdamW by itself; add
-# `precision=bf16` and `compile=true`. And from the package's repository, `python
-# benchmarks/gpu_day.py --lot 2` draws this ladder for *your* GPU.
-#
 # ## What to take with you
 #
 # 1. Sixteen bits are a choice between reach and fineness. `bfloat16` has the reach of
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
-# 2. Weights and optimizer stay in `float32`, products get sixteen bits. The activations are
-#    most of the memory: `autocast` saves about 40% of them, fused attention makes it half.
+# 2. Weights and optimizer stay in `float32`, products get sixteen bits. That saves about 40%
+#    of the activations, which are most of the memory. With fused attention it's half.
 # 3. Find out what the chip is waiting for. A shorter format helps arithmetic if there are
 #    circuits for it, memory because it has fewer bytes, and Python not at all.
 #
@@ -744,6 +686,65 @@ for eps in (1e-7, 1e-4):
 # about $0.005$. Such a gradient is divided by nearly nothing, and the weights leap away.
 # With the larger $\epsilon$ the network survives these four steps, but Adam no longer sees how
 # small its gradients are.
+#
+# ### A run that needs the scaler
+#
+# To see the scaler rescue a run, we need one whose gradients are too small for `float16`. Our
+# little network's aren't. (They shrink as a network gets better: had the four photographs
+# above been labelled with the second-best answers, only a third of the gradients would have
+# been lost.) So the experiment is rigged. We divide the loss by 65,536, and Adam's $\epsilon$
+# by the same number, so that Adam takes the same steps as before and only the format makes a
+# difference.
+
+# %% tags=["nbval-ignore-output"]
+shrunk = partial(mixed_step, shrink=65_536)
+growing = LossScaler(scale=1.0, patience=4)
+scales = []
+
+
+def scaled_step(*batch):
+    scales.append(growing.scale)  # for the figure
+    return shrunk(*batch, dtype=torch.float16, scaler=growing)
+
+
+always_1 = LossScaler(scale=1.0)  # 200 steps don't try its patience
+STEPS = {
+    "float32": partial(shrunk, dtype=torch.float32, scaler=always_1),
+    "float16, unscaled": partial(shrunk, dtype=torch.float16, scaler=always_1),
+    "float16, scaled": scaled_step,
+}
+few = x_learn[:12_800], y_learn[:12_800]
+losses = {
+    name: learn(step, *few, eps=1e-8 / 65_536)[1]
+    for name, step in STEPS.items()
+}
+figures.show(*speed.rescue(losses, scales))
+
+# %% [markdown]
+# Without scaling, the loss stays at about $\ln 10$. There's no error and no NaN: it just
+# doesn't learn. With your scaler, which begins at $1$ here, the run falls behind while the
+# scale is small, and then catches up. (That it ends a little *below* `float32` is luck.) At
+# last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With
+# a patience of four, that costs one step in five, so PyTorch's scaler waits 2,000.
+#
+# ### Weights in bfloat16
+#
+# Do the weights really need `float32`? Take the last network that we trained above, and swap
+# black and white in the digits. It has to learn again, with a learning rate of $0.0001$:
+# once with all its numbers in `float32`, once with all of them in `bfloat16`.
+
+# %% tags=["failure", "nbval-ignore-output"]
+few = -x_learn[:6_400], y_learn[:6_400]
+for name in ("float32", "bfloat16"):
+    dtype = FORMATS[name]
+    _, losses = learn(train_step, *few, dtype=dtype, peak=1e-4, start=model)
+    first, last = losses[:10].mean(), losses[-10:].mean()
+    print(f"{name:9} loss {first:.2f} at the start, {last:.2f} at the end")
+
+# %% [markdown]
+# (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
+# the small step again: in `bfloat16` the larger weights can't move. And again, there's no
+# error.
 #
 # ### Counting memory
 #
@@ -943,8 +944,9 @@ except RuntimeError:  # what a missing or broken compiler raises
 
 # %% [markdown]
 # The products don't gain, because they're already one operation each. How much a whole ViT
-# gains depends on how much of its time goes into the rest. Try it with
-# `vitedu train … compile=true`.
+# gains depends on how much of its time goes into the rest. On your own data, `vitedu train`
+# switches on fused attention and fused AdamW by itself; add `precision=bf16` and
+# `compile=true`.
 #
 # ### Speed over size: Figure 12
 #

@@ -7,8 +7,8 @@ import vitedu
 # %% [markdown]
 # # Scale, and nothing lost
 #
-# A training run of a few seconds meets no accidents. One that takes days does: the power
-# fails, or the machine you've rented is taken back in the middle of the night.
+# A training run of a few seconds meets no accidents. One that takes days does: the program
+# crashes, or the machine you've rented is taken back in the middle of the night.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import copy
@@ -75,10 +75,9 @@ figures.show(*drawings.lives(accident, STEPS))
 #
 # Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
 # go and once with an accident halfway, as in the drawing. The learning rate warms up and
-# falls as in [chapter 5](05_mnist.ipynb), and what we keep in the end is a running average
-# of the weights, which is less noisy than the last ones. Two functions are in a hidden cell:
-# `new_run` sets the seed and returns a run before its first step, and `advance` takes some
-# steps.
+# falls as in [chapter 5](05_mnist.ipynb). What we keep in the end is a running average
+# of the weights, which is less noisy than the last ones. (Helpers such as `advance` are in
+# folded cells, on the whole page.)
 
 
 # %% tags=["hide-input"]
@@ -124,8 +123,8 @@ def fingerprint(run):
 
 
 # %% tags=["nbval-ignore-output"]
-whole = new_run()
-advance(whole, STEPS)
+whole = new_run()  # sets the seed; before the first step
+advance(whole, STEPS)  # so many steps, on random images
 
 half = new_run()
 advance(half, HALF)
@@ -165,9 +164,9 @@ for batch_size in (4096, 256, 32):
 # on machines that don't last, and still get the same weights?**
 #
 # First comes size: we'll cut a run's batch and its memory, and share out its work. Then come
-# the accidents: we'll cut its time, and at the end kill it again and again. Where the same
-# numbers are added in another order, the [last digits may differ](#When-bytes-differ).
-# Everywhere else the bits must be the same.
+# the accidents, and in the end you'll kill a run again and again. Each time, the result has to
+# be the same to the last bit. Only where numbers are added in another order, the [last
+# digits](#When-bytes-differ) may differ.
 #
 # ## Cut the batch
 #
@@ -209,9 +208,7 @@ def accumulated_step(model, optimizer, images, labels, size):
 # %% [markdown]
 # (With your pencil, $g$ is 4, and the mean of means is 5.) Does the code find the same
 # gradient as one whole batch? We take a hundred images, so there are three slices of 32
-# images and one of 4. Three more functions are hidden: `twin` copies the trained network into
-# float64, `gradient` makes one long vector of all its gradients, and `relative` says how long
-# the difference of two such vectors is, as a share of the right one.
+# images and one of 4.
 
 
 # %% tags=["hide-input"]
@@ -234,9 +231,11 @@ def relative(found, right):
 
 # %% tags=["nbval-ignore-output"]
 images, labels = x[:100].double(), y[:100]
+# two copies of the trained network, in float64
 (uncut, optimizer), (sliced, its_optimizer) = twin(), twin()
 train_step(uncut, optimizer, images, labels)
 accumulated_step(sliced, its_optimizer, images, labels, size=32)
+# all gradients as one vector; their difference, as a share of its length
 print(f"difference {relative(gradient(sliced), gradient(uncut)):.0e}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -263,15 +262,13 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 
 # %% [markdown]
-# The error is longer than the gradient itself: in the mean of means, each image of the last
-# slice counts as much as eight others. Hugging Face's `transformers` [had this
+# The error is longer than the gradient itself: each image of the last slice counts as much as
+# eight others. Hugging Face's `transformers` [had this
 # mistake](https://github.com/huggingface/transformers/pull/34191) until October 2024,
 # because slices of equally many texts differ in their number of tokens.
 #
 # So the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its time,
-# though: slices save memory, not work. (And they need a network that looks at one image at a
-# time, as a ViT does. The *BatchNorm* of most ResNets mixes all the images that it sees at
-# once.)
+# though: slices save memory, not work.
 #
 # ## Cut the memory
 #
@@ -298,8 +295,7 @@ class Forgetful(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper, both loaded in a hidden
-# cell, whose `step_cost` counts the bytes that are kept and the multiply-adds of a step.
+# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper.
 #
 # A backward pass is about twice the work of a forward pass: for each matrix product on the way
 # forward it has two, for the gradients of both factors. **How much more work is a step, if
@@ -330,6 +326,7 @@ one_block = bytes_kept(ViT().blocks[0], torch.zeros(1, 197, 192))
 # %% tags=["nbval-ignore-output"]
 large = ViT()  # by default it's a ViT-Ti/16
 large.load_state_dict(loaded.state_dict())
+# a step's bytes kept, multiply-adds, and gradient
 kept, work, plain_gradient = step_cost(large, image)
 large.blocks = nn.Sequential(*map(Forgetful, large.blocks))
 kept_now, work_now, same_gradient = step_cost(large, image)
@@ -347,11 +344,9 @@ print("checked: the gradient is the same, to the last bit")
 # %% [markdown]
 # A quarter more work, and between the two passes less than a tenth is kept. Even at the peak,
 # while a block runs again, it's only about a sixth. And the gradient is the same, to the last
-# bit: the hidden cell has compared them. (A fourth forward pass should cost a third more.
-# PyTorch saves some of that: it stops before a block's last product, because the backward pass
-# needs what goes into it, but not what comes out.)
+# bit. ([Why not a third more work?](#A-quarter-instead-of-a-third))
 #
-# What does that do to the slice of 32 images from the top of the page?
+# At the top of the page, a slice of 32 images took 5.2 GB. And now?
 
 # %%
 need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
@@ -363,14 +358,14 @@ print(f"{need.total / 1e9:.1f} GB")
 # Slices needn't wait for each other. Give every machine a copy of the network and a slice
 # of the batch, and let them compute at the same time. Afterwards each needs the sum of
 # all their gradients, and computing it is called an *all-reduce*. Then all of them take
-# the same step, and the copies stay equal. (From now on we say *process*, that is, a running
-# program. It doesn't matter whether ours share a machine.)
+# the same step, and the copies stay equal. (From now on we say *process*: a running program,
+# on whichever machine.)
 #
 # Take four processes, each with a gradient of a million numbers. If each sends all of it to
 # the three others, that's three million numbers per process. **How few can it be?**
 #
 # Put them in a ring, as at the bottom left, and cut each gradient into four *chunks*. In the
-# panels, a row is a process and a column a chunk, and all the gradients are ones, so that a 3
+# panels, a row is a process and a column a chunk. All the gradients are ones, so a 3
 # is a sum with three processes in it. A red frame marks what has just arrived.
 
 # %% tags=["hide-input"]
@@ -391,7 +386,7 @@ figures.show(*drawings.ring(torch.stack(frames)))
 # In the first round, process $i$ sends its chunk $i$ to the next process, which adds it to its
 # own. In every later round, each passes on the chunk that it has just received. After three
 # rounds, every chunk is a finished sum somewhere: a 4. From then on, a process just keeps
-# what it receives. In code (one round is hidden, `ring_round`):
+# what it receives. In code:
 
 
 # %% tags=["hide-input"]
@@ -415,7 +410,7 @@ def all_reduce(vectors):
     """Each of these vectors becomes the sum of all of them."""
     chunks = [list(vector.chunk(len(vectors))) for vector in vectors]
     for turn in range(2 * (len(vectors) - 1)):
-        ring_round(chunks, turn)
+        ring_round(chunks, turn)  # from one panel to the next
     return [torch.cat(each) for each in chunks]
 
 
@@ -454,8 +449,8 @@ def rows_of(step, seed=0):
 
 
 # %% [markdown]
-# Each process takes its share of those rows. For the sum, PyTorch has `dist.all_reduce`
-# (`dist` is `torch.distributed`), which does what yours does. We want the mean, so we divide.
+# Each process takes its share of those rows. PyTorch's `dist.all_reduce` (`dist` is
+# `torch.distributed`) does what yours does. We want the mean, so we divide its sum.
 
 
 # %%
@@ -469,20 +464,19 @@ def worker(share, count, divide_by):
         F.cross_entropy(model(x[rows].double()), y[rows]).backward()
         for weight in model.parameters():
             dist.all_reduce(weight.grad)
-            weight.grad /= divide_by
+            weight.grad /= divide_by  # fine, as the shares are equal
         optimizer.step()
     return nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
 # %% [markdown] tags=["predict"]
-# Isn't that a mean of means? It is, and here it's allowed, because both shares have 32
-# images. With 33 and 31 it would be the mistake from above.
+# We run `worker` in two Python programs, three times: done *right*, and with two mistakes that
+# people really make. In *same images*, both processes take the first share. In *sum*, nobody
+# divides by two. For comparison, a single process takes the same ten steps on whole batches.
+# Call the way from its first weights to its last 100 percent. As a yardstick, we also take ten
+# steps on *other images*.
 #
-# Folded cells run `worker` in two Python programs (on Windows, in WSL), three times: *right*,
-# and with two mistakes that people really make. In *same images*, both processes take the
-# first share. In *sum*, nobody divides by two.
-#
-# **Which of them ends further from the weights of one process that sees the whole batch?**
+# **Which mistake ends further from the last weights of the single process?**
 #
 # * *same images*
 # * *sum*
@@ -541,6 +535,7 @@ dist.destroy_process_group()
 """
 needed = [new_run, rows_of, worker]
 words = [folder / "meeting", folder / "found.pt"]
+# on Windows, in WSL
 pair = [start(needed, ENDING, rank, *words) for rank in range(2)]
 try:
     for process in pair:
@@ -549,13 +544,6 @@ finally:
     for process in pair:
         process.kill()  # if it still runs
 found = torch.load(folder / "found.pt")
-
-
-# %% [markdown]
-# For comparison, `one_process`, in a hidden cell, takes the same ten steps in a single
-# process: from its `first` weights to where it ends `alone`. Call that distance 100 percent.
-# How far from its last weights do the others end? As a yardstick, we also take ten steps on
-# *other images*.
 
 
 # %% tags=["hide-input"]
@@ -571,7 +559,7 @@ def one_process(seed=0):
 
 
 # %% tags=["nbval-ignore-output"]
-first, alone = one_process()
+first, alone = one_process()  # its weights before and after
 found["other images"] = one_process(seed=1)[1]
 for name, ends in found.items():
     far = (100 * (ends - alone).norm() / (alone - first).norm()).item()
@@ -585,16 +573,14 @@ for name, ends in found.items():
 # rescales whatever it gets, noise included. The sum hardly matters, for the same reason:
 # twice the gradient is nearly the same step. (Exercise 1 asks what happens without Adam.)
 #
-# PyTorch's ready-made `worker` is called DDP, and FSDP [shares out the network](#DDP-and-FSDP)
-# as well. The second reading also measures [how much
-# faster](#How-much-faster-two-processes-are) two processes are.
+# The second reading has PyTorch's ready-made `worker`, [DDP](#DDP-and-FSDP), and measures [how
+# much faster](#How-much-faster-two-processes-are) two processes are.
 #
-# ## Cut the time
+# ## Cut the run in two
 #
-# Back to the accident. What should we have saved, besides the weights? Our run has four
-# more things that change from step to step: the optimizer with Adam's means, the average,
-# the number of the step, and the state of the random numbers, from which the next images
-# are drawn.
+# Back to the accident. What should we have saved, besides the weights? Four more things
+# change from step to step: the optimizer with Adam's means, the average, the number of the
+# step, and the state of the random numbers, from which the next images are drawn.
 
 
 # %%
@@ -619,7 +605,7 @@ def put_back(run, saved):
 # %% [markdown] tags=["predict"]
 # Now we leave these things out, one at a time, and finally everything but the weights, as in
 # the accident at the top. How far does the average end from the undisturbed one, again in
-# percent of the distance that the undisturbed run has come? Losing the weights is the worst,
+# percent of the way that the undisturbed run has come? Losing the weights is the worst,
 # of course. **What's the worst to forget after them?**
 #
 # * the optimizer
@@ -669,26 +655,25 @@ assert all(min(distances) > 0 for distances in by_name.values())
 print("checked: with nothing left out it's exactly 0, on every seed")
 
 # %% [markdown]
-# The number of the step! Forget a single integer, and you end up half the whole distance away.
-# Forget everything but the weights, and it's hardly more. (The grey dots are three seeds, the
+# The number of the step! Forget a single integer, and you end half the whole way from where
+# you should be. Forget everything but the weights, and it's hardly more. (The grey dots are three seeds, the
 # bars and accuracies their means. With everything saved the distance is zero, to the last
 # bit.)
 #
 # Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
-# the step, the run even reads *more* digits: the schedule begins anew, the learning rate is
-# still high when the run stops, and a run this short may gain from that, unlike the longer
+# the step, the run even reads *more* digits: the schedule begins anew, so the learning rate is
+# still high when the run stops. A run this short may gain from that, unlike the longer
 # ones of chapter 5.
 #
 # The average nearly catches up by itself within a few dozen steps. The optimizer doesn't: with
 # empty means, Adam goes another way. [PyTorch's own example of a run that
 # survives](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
-# saves only the weights and the number of the epoch. That's enough for the plain gradient
-# descent of that example, but not for an optimizer with a memory, such as Adam.
+# saves only the weights and the number of the epoch. That's enough for its plain gradient
+# descent, but not for an optimizer with a memory, such as Adam.
 #
 # And without the random numbers you train on the same images twice. You already have the cure:
 # `rows_of` computes the images from the number of the step, so there's no random state to
-# lose. With [a million photographs](#A-computed-order-and-its-price) you'd keep the order for
-# a whole epoch, but it's the same idea.
+# lose. (It has [a price](#A-computed-order-and-its-price), but a small one.)
 #
 # ## Killed while saving
 #
@@ -740,8 +725,9 @@ def program(path):
 # %% [markdown]
 # Now we start `program` as a process of its own, and kill it with SIGKILL, the signal that no
 # program can catch. There's no goodbye and no cleaning up. Then we start it again with the
-# same command, and kill it again. You pick the moments: each number is a step, and the kill
-# comes up to 30 milliseconds after it. (In the notebook, change the list and run the rest.)
+# same command, and kill it again. Each number is a step, and the kill comes up to 30
+# milliseconds after it. (In the notebook you can pick your own moments: change the list and
+# run the rest.)
 
 # %% tags=["hide-input"]
 LIFE = """
@@ -784,18 +770,8 @@ figures.show(*drawings.lives(starts, STEPS))
 # Every line is a start, every cross a kill, and each new start goes back to the last whole
 # checkpoint. Look at the kill after step 40, and then at where the next line begins: not at 40
 # but at 35. The file for step 40 wasn't finished, and the old one was still whole. The same
-# happened at 55. (The package was tested harder: of 20 recorded kills, 12 came in the middle
-# of a write, and the weights were still equal.)
-
-# %% tags=["nbval-ignore-output", "hide-cell"]
-record = results.read("kill-and-resume")
-metrics = {name: each["value"] for name, each in record["metrics"].items()}
-assert metrics["sigkills"] == 20 and metrics["sigkills_in_a_write"] == 12
-assert metrics["equal_runs"] == 2
-print(f"{record['hardware']}, {record['date']}")
-print(record["command"])
-
-# %% [markdown]
+# happened at 55.
+#
 # And where did our run end? For comparison, here are the same steps in one go. (Their images
 # come from `rows_of`, so the fingerprint isn't the one from the top.)
 
@@ -820,10 +796,9 @@ print("checked: Adam's means are the same bytes as well")
 
 
 # %% [markdown]
-# The same bytes. At the top of the page, one accident left you with another network. Now eight
-# kills have changed nothing, and nobody could tell from the result that they happened. (That's
-# on one processor with one thread; [elsewhere](#When-bytes-differ), last digits can differ.)
-# The package does it for every run: the command that began it also resumes it.
+# The same bytes. At the top of the page, one accident left you with another network. Now there
+# were eight, and nobody could tell from the result that they ever happened. (That's on one
+# processor with one thread; [elsewhere](#When-bytes-differ), last digits can differ.)
 #
 # ## What to take with you
 #
@@ -1001,6 +976,12 @@ for name in ("ViT-B/16", "ViT-H/14"):
 # In float16, the loss scale of [chapter 7](07_speed.ipynb) also goes into the checkpoint.
 # And if you test on several processes, mind [one trap](#Counting-on-several-processes).
 #
+# ### A quarter instead of a third
+#
+# A backward pass is twice the work of a forward pass, so a fourth forward pass should cost a
+# third more. PyTorch saves some of that: it stops before a block's last product, because the
+# backward pass needs what goes into it, but not what comes out.
+#
 # ### A second run that differs
 #
 # Activation checkpointing has a catch, if a block draws random numbers. *Dropout*, for
@@ -1034,6 +1015,10 @@ assert error > 0.05
 print("checked: with the same draws it's equal to the last bit")
 
 # %% [markdown]
+# Slices have a catch, too: the network must look at one image at a time, as a ViT does. The
+# *BatchNorm* of most ResNets mixes all the images that it sees at once, so a slice isn't a
+# part of the whole batch any more.
+#
 # ### Shards
 #
 # You can also cut the data. ImageNet is more than a million small files, and
@@ -1108,7 +1093,6 @@ if "gpu-steps" in results.names():
 else:
     print("no record of a GPU here: python benchmarks/gpu_day.py --lot 1")
 
-
 # %% [markdown]
 # On our H100 the count was within four percent, so you can trust it before you rent a GPU.
 #
@@ -1127,6 +1111,20 @@ else:
 # And sometimes a disk returns bytes that it was never given. So the package's checkpoints
 # end with a hash of everything before it, and a file whose hash doesn't match is rejected.
 #
+# In the package, the command that began a run also resumes it. It was tested harder than this
+# page: of 20 recorded kills, 12 came in the middle of a write, and the weights were still
+# equal.
+
+# %% tags=["nbval-ignore-output", "hide-cell"]
+record = results.read("kill-and-resume")
+metrics = {name: each["value"] for name, each in record["metrics"].items()}
+assert metrics["sigkills"] == 20 and metrics["sigkills_in_a_write"] == 12
+assert metrics["equal_runs"] == 2
+print(f"{record['hardware']}, {record['date']}")
+print(record["command"])
+
+
+# %% [markdown]
 # ## Where this is in the paper
 #
 # | here | in the paper |

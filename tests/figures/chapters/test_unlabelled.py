@@ -18,9 +18,7 @@ def shown(axes):
 def test_hidden_patches_get_a_colour_that_no_digit_has():
     picture = unlabelled.seen(PICTURES[0], MASK, 4)
     assert picture.shape == (3, 8, 8)
-    assert torch.equal(
-        picture[:, :4, 4:], PICTURES[0, :, :4, 4:].expand(3, 4, 4)
-    )
+    assert (picture[:, :4, 4:] == PICTURES[0, :, :4, 4:]).all()
     cover = picture[:, :4, :4].flatten(1)
     assert (cover == cover[:, :1]).all() and cover[0, 0] != cover[2, 0]
 
@@ -33,33 +31,34 @@ def test_the_answer_stands_between_question_and_truth():
     for answer, truth in zip(panels[3:6], panels[6:], strict=True):
         assert np.allclose(answer, 1 - truth, atol=0.02)
     assert alt.startswith("3 handwritten digits") and "50%" in alt
+    both = {"painted": PICTURES, "copied": PICTURES}
+    figure, alt = unlabelled.completed(PICTURES, masks, both, 4)
+    assert len(figure.axes) == 12 and "painted and copied" in alt
 
 
 def test_one_digit_under_several_masks():
     masks = torch.stack([MASK, ~MASK])
     picture, answers = PICTURES[0], PICTURES[:2]
-    figure, alt = unlabelled.guesses(picture, masks, answers, [4, 9])
+    figure, alt = unlabelled.guesses(picture, masks, [1, 7], answers, [4, 9])
     first, second = (shown(axes) for axes in figure.axes[1:3])
     assert not np.allclose(first, second)
-    assert "covered in 2 ways" in alt and alt.endswith("as 4, 9.")
+    told = [axes.get_xlabel() for axes in figure.axes]
+    assert told[1:3] + told[4:] == ["1", "7", "4", "9"]
+    assert "covered in 2 ways" in alt and "on black as 1, 7" in alt
+    assert alt.endswith("as 4, 9.")
 
 
 def test_the_step_is_named_from_which_on_the_mean_is_beaten():
     curve = [(50, 0.8), (100, 0.4), (150, 0.26), (200, 0.2)]
     figure, alt = unlabelled.losses(curve, 0.3)
-    assert figure.axes[0].lines[0].get_xydata().tolist() == [
-        list(point) for point in curve
-    ]
+    assert (figure.axes[0].lines[0].get_xydata() == curve).all()
     assert "from 0.80 to 0.20" in alt and "from step 150 on" in alt
 
 
 def test_the_same_scraps_in_two_places():
     figure, alt = unlabelled.scraps(PICTURES[:2], torch.stack([MASK, ~MASK]), 4)
-    assert [axes.get_title() for axes in figure.axes] == [
-        "a digit",
-        "what's visible",
-        "laid out anew",
-    ]
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["a digit", "what's visible", "laid out anew"]
     assert alt.startswith("A digit")
 
 
@@ -84,15 +83,10 @@ def measured(value, **more):
 
 
 def test_a_line_for_each_way_to_begin():
-    starts = [*unlabelled.STARTS]
-    metrics = {
-        f"probe/{start}": measured(10.0 * place)
-        for place, start in enumerate(["pixels", *starts], 1)
-    }
+    starts = ["pixels", *unlabelled.STARTS]
+    metrics = {f"probe/{x}": measured(10.0 + i) for i, x in enumerate(starts)}
     metrics |= {
-        f"shots/{start}/{k}": measured(5.0)
-        for start in ["pixels", *starts]
-        for k in unlabelled.SHOTS
+        f"shots/{x}/{k}": measured(5.0) for x in starts for k in (1, 5, 10)
     }
     metrics |= {
         f"tuned/{start}{more}": measured(40.0, train_per_seed=[60.0, 62.0])

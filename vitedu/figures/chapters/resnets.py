@@ -269,7 +269,7 @@ def sheets(
 
     Maps have `apart` pixels from one place to the next. With a digit on its
     sheet (h, w) as `sample`, or `framed`, they learned in a corner, which has a
-    frame; with a sample, two places have a circle.
+    frame. Numbers tell the shares at rows and columns 2 and 14.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -293,13 +293,10 @@ def sheets(
             size = (min(learned + 0.25, len(shares)),) * 2
             look = {"fill": False, "edgecolor": "white", "linewidth": 2}
             rectangle(axes, (-0.48, -0.48), size, **look)
-            for place in (2, 12) if sample is not None else ():
-                color = _ink(shares[(place // apart,) * 2])
-                look = {"markersize": 8, "markerfacecolor": "none"}
-                axes.plot(*(place / apart,) * 2, "o", color=color, **look)
-        for end in (0, len(shares) - 1):
-            share = shares[end, end]
-            label(axes, (end, end), f"{share:.0f}", _ink(share), 9)
+        near, far = (place // apart for place in (2, 14))
+        for end in (near, far):
+            share, at = shares[end, end], (end + 0.42, end)
+            label(axes, at, f"{share:.0f}", _ink(share), 9, ha="right")
         axes.set_title(name, fontsize=11, weight="bold")
         ticks = [i for i in range(len(shares)) if apart * i % 4 == 0 or i == 0]
         shown = [str(apart * i) for i in ticks]
@@ -307,8 +304,8 @@ def sheets(
         axes.set_yticks(ticks, shown, fontsize=10)
         told.append(
             f"{' '.join(name.split())}: {shares.mean():.0f}% on average, "
-            f"{shares[0, 0]:.0f}% in the upper left corner, "
-            f"{shares[-1, -1]:.0f}% in the lower right"
+            f"{shares[near, near]:.0f}% at rows and columns 2, "
+            f"{shares[far, far]:.0f}% at 14"
         )
     for axes in {*panels} & {*grid[-1]}:
         axes.set_xlabel("moved right", fontsize=11)

@@ -42,7 +42,7 @@ class Life(NamedTuple):
 
 def slices() -> "tuple[Figure, str]":
     """A step in slices: each box with its symbol and its line of code."""
-    figure, axes = canvas(340, 414, opaque=True)
+    figure, axes = canvas(372, 414, opaque=True)
     steps = (
         (r"a slice $S$ of the batch", PATCHES, "for part, truth in zip(…):"),
         (
@@ -57,10 +57,10 @@ def slices() -> "tuple[Figure, str]":
         ),
         ("one step", NIGHT, "optimizer.step()"),
     )
-    tops = column(axes, 188, 276, steps, top=387)
-    line(axes, [(46, tops[2]), (20, tops[2]), (20, tops[0])])
-    arrow(axes, (20, tops[0]), (48, tops[0]))
-    label(axes, (9, (tops[0] + tops[2]) / 2), "next slice", rotation=90)
+    tops = column(axes, 208, 300, steps, top=387)
+    line(axes, [(54, tops[2]), (28, tops[2]), (28, tops[0])])
+    arrow(axes, (28, tops[0]), (56, tops[0]))
+    label(axes, (16, (tops[0] + tops[2]) / 2), "next slice", rotation=90)
     alt = (
         "One step in slices, four boxes from top to bottom, each with its line "
         "of code: a slice of the batch; its loss, the sum over the slice; its "
@@ -87,7 +87,8 @@ def ring(history: Tensor) -> "tuple[Figure, str]":
             for x, value in enumerate(row):
                 color = "black" if value > 0.6 * count else "white"
                 words = f"{value:g}"
-                label(axes, (x, y), words, color, 11, va="center_baseline")
+                look = {"va": "center_baseline", "weight": "bold"}
+                label(axes, (x, y), words, color, 11, **look)
         if number:
             for y, x in (held != history[number - 1]).nonzero().tolist():
                 _frame(axes, x, y)

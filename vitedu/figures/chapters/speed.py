@@ -21,7 +21,14 @@ from vitedu.figures.palette import (
     STREAM,
     TINTS,
 )
-from vitedu.figures.schematic import canvas, column, label, rectangle
+from vitedu.figures.schematic import (
+    arrow,
+    canvas,
+    column,
+    label,
+    line,
+    rectangle,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +92,7 @@ def formats(value: float) -> "tuple[Figure, str]":
         top = 214 - 66 * row
         stored = float(torch.tensor(value, dtype=dtype))
         label(axes, (left, top), name, DARK, 13, weight="bold", **start)
-        words = f"stores {stored:.9f}"
+        words = f"stores {stored:.9f}".rstrip("0").rstrip(".")
         right = {**start, "ha": "right"}
         label(axes, (424, top), words, DARK, 12, **right)
         faces = "w" + "n" * exponent + "p" * fraction
@@ -101,7 +108,7 @@ def formats(value: float) -> "tuple[Figure, str]":
             label(axes, middle, bit, ink, 10.5, va="center_baseline")
         told.append(
             f"{name}, {exponent} bits of exponent and {fraction} of fraction, "
-            f"stores {stored:.9f}"
+            f"{words}"
         )
     legend = (("sign", "white"), ("exponent", NIGHT), ("fraction", PALE))
     x = left
@@ -163,7 +170,7 @@ def mixed_step() -> "tuple[Figure, str]":
     """A training step in mixed precision: each box with its line of code."""
     figure, axes = canvas(400, 500, opaque=True)
     steps = (
-        ("float32   weights  $w$", NIGHT, "optimizer = AdamW(w)"),
+        ("float32   weights  $w$", NIGHT, "model.parameters()"),
         (
             r"16 bits   forward to the loss  $\ell$",
             POSITIONS,
@@ -177,13 +184,16 @@ def mixed_step() -> "tuple[Figure, str]":
         (r"float32   divide by  $s$, check", NIGHT, "gradient /= scale"),
         ("float32   step, or skip it", NIGHT, "optimizer.step()"),
     )
-    column(axes, 200, 330, steps, top=470, pitch=105, is_bold=True)
+    tops = column(axes, 218, 316, steps, top=470, pitch=105, is_bold=True)
+    line(axes, [(60, tops[-1]), (26, tops[-1]), (26, tops[0])])
+    arrow(axes, (26, tops[0]), (60, tops[0]))
+    label(axes, (14, (tops[0] + tops[-1]) / 2), "next batch", rotation=90)
     alt = (
         "A step in mixed precision, five boxes from top to bottom, each with "
         "its line of code: the weights in float32; forward in 16 bits to the "
         "loss; backward in 16 bits from the loss times a scale; in float32 the "
         "gradients are divided by the scale and checked; in float32 the "
-        "optimizer steps, or skips."
+        "optimizer steps, or skips. An arrow leads back to the next batch."
     )
     return figure, alt
 
@@ -433,7 +443,8 @@ def ladder(
         listed = ", ".join(f"{reached[line]:.1f} {line}" for line in lines)
         told.append(f"{name}: {listed}")
     axes.axvline(1, color=DARK, linewidth=1)
-    axes.set_yticks(range(len(lines)), lines)
+    names = [lines[0], *(f"+ {each}" for each in lines[1:])]  # each one stays
+    axes.set_yticks(range(len(lines)), names)
     axes.invert_yaxis()
     axes.tick_params(labelsize=11)
     axes.set_xlabel("images a second, times those of float32", fontsize=12)

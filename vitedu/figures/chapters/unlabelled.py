@@ -1,6 +1,7 @@
 """Chapter 19: pictures completed, what it cost, and what it bought."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,24 +68,31 @@ def _strips(
 
 
 def completed(
-    pictures: Tensor, masks: Tensor, found: Tensor, patch: int = 4
+    pictures: Tensor,
+    masks: Tensor,
+    found: Tensor | Mapping[str, Tensor],
+    patch: int = 4,
 ) -> "tuple[Figure, str]":
     """Pictures (b, 1, h, w) in 0..1: what was shown, what was found, truth.
 
-    `masks` (b, n) are True where a patch was hidden.
+    `masks` (b, n) are True where a patch was hidden. Answers of several are
+    given by name.
     """
-    figure, grid = _strips(3, len(pictures), ("shown", "completed", "true"))
-    for column, (picture, mask, answer) in enumerate(
-        zip(pictures, masks, found, strict=True)
-    ):
-        draw_picture(grid[0, column], seen(picture, mask, patch))
-        draw_picture(grid[1, column], answer)
-        draw_picture(grid[2, column], picture)
+    named = found if isinstance(found, Mapping) else {"completed": found}
+    words = ("shown", *named, "true")
+    figure, grid = _strips(len(words), len(pictures), words)
+    covered = [
+        seen(x, mask, patch) for x, mask in zip(pictures, masks, strict=True)
+    ]
+    rows = (covered, *named.values(), pictures)
+    for line, row in zip(grid, rows, strict=True):
+        for axes, picture in zip(line, row, strict=True):
+            draw_picture(axes, picture)
     hidden = masks.double().mean().item()
     alt = (
         f"{len(pictures)} handwritten digits. Above, what the network was "
         f"shown: {hidden:.0%} of the patches are covered. In the middle the "
-        "pictures as it completed them, below as they are."
+        f"pictures as {' and '.join(named)}, below as they are."
     )
     return figure, alt
 
@@ -92,28 +100,34 @@ def completed(
 def guesses(
     picture: Tensor,
     masks: Tensor,
+    before: Sequence[int],
     found: Tensor,
-    read: Sequence[int],
+    after: Sequence[int],
     patch: int = 4,
 ) -> "tuple[Figure, str]":
     """One picture (1, h, w) under several masks (b, n), and the answers.
 
-    `read` are what a classifier says of each answer.
+    What a classifier says `before` of each picture's patches on black, and
+    `after` of each answer.
     """
     figure, grid = _strips(2, 1 + len(masks), ("shown", "completed"))
-    figure.set_figheight(figure.get_figheight() + 0.5)  # for the words
+    figure.set_figheight(figure.get_figheight() + 0.8)  # for the words
     draw_picture(grid[0, 0], picture)
     grid[0, 0].set_title("true", fontsize=11)
-    grid[1, 0].set_xlabel("read as", fontsize=11)
-    columns = zip(grid[:, 1:].T, masks, found, read, strict=True)
-    for (above, below), mask, answer, digit in columns:
+    words = ("on black, read as", "read as")
+    for axes, word in zip(grid[:, 0], words, strict=True):
+        axes.set_xlabel(word, fontsize=11, loc="right")
+    columns = zip(grid[:, 1:].T, masks, found, before, after, strict=True)
+    for (above, below), mask, answer, *digits in columns:
         draw_picture(above, seen(picture, mask, patch))
         draw_picture(below, answer)
-        below.set_xlabel(str(digit), fontsize=14, weight="bold")
+        for axes, digit in zip((above, below), digits, strict=True):
+            axes.set_xlabel(str(digit), fontsize=14, weight="bold")
     alt = (
         f"One handwritten digit, covered in {len(masks)} ways, and under each "
-        "the picture as the network completed it. A classifier reads them as "
-        f"{', '.join(map(str, read))}."
+        "the picture as the network completed it. A classifier reads the "
+        f"patches on black as {', '.join(map(str, before))}, and the "
+        f"completed pictures as {', '.join(map(str, after))}."
     )
     return figure, alt
 
@@ -176,10 +190,27 @@ def targets(rows: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     )
 
 
+def _markers(
+    axes: Any,
+    places: Iterable[float],
+    rows: Iterable[Sequence[float]],
+    color: str,
+    marker: str,
+    words: str,
+) -> None:
+    """A marker for each seed, above its place."""
+    points = [
+        (x, y) for x, seeds in zip(places, rows, strict=True) for y in seeds
+    ]
+    look = {"color": color, "marker": marker, "s": 25, "zorder": 3}
+    axes.scatter(*zip(*points, strict=True), label=words, **look)
+
+
 def bought(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     """Accuracy of frozen features by labels, and of fine-tuning by steps.
 
-    Solid lines are new digits, dashed ones those learned from.
+    Solid lines are new digits, dashed ones those learned from. Every seed is
+    a marker, and the lines go through their means.
     """
     figure, (left, right) = chart(WIDTH, 3.5, 1, 2, sharey=True)
     frozen, tuned = [], []
@@ -191,21 +222,25 @@ def bought(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
         names = [f"shots/{start}/{k}" for k in SHOTS] + [f"probe/{start}"]
         values = [metrics[name]["value"] for name in names]
         words = FEATURES.get(start, words)
-        look = {"color": color, "marker": marker, "linewidth": 2}
-        left.plot(range(4), values, label=words, markersize=6, **look)
+        seeds = [metrics[name]["per_seed"] for name in names]
+        left.plot([*SHOTS, 100], values, color=color, linewidth=2)
+        _markers(left, [*SHOTS, 100], seeds, color, marker, words)
         frozen.append(f"{words} {', '.join(f'{x:.0f}' for x in values)}%")
     for start, (words, color, marker) in starts.items():
         rows = [metrics[f"tuned/{start}{more}"] for more in ("", ", longer")]
         new = [row["value"] for row in rows]
         own = [sum(x) / len(x) for x in (r["train_per_seed"] for r in rows)]
-        look = {"color": color, "marker": marker, "linewidth": 2}
-        right.plot(range(2), new, label=words, markersize=6, **look)
+        right.plot(range(2), new, color=color, linewidth=2)
+        seeds = [row["per_seed"] for row in rows]
+        _markers(right, range(2), seeds, color, marker, words)
         dashed = {"color": color, "linestyle": (0, (4, 2)), "linewidth": 1.2}
         right.plot(range(2), own, **dashed)
         pairs = zip(new, own, strict=True)
         told = ", ".join(f"{x:.0f} (its own {y:.0f})" for x, y in pairs)
         tuned.append(f"{words} {told}%")
-    left.set_xticks(range(4), [*map(str, SHOTS), "100"])
+    left.set_xscale("log")
+    left.set_xticks([*SHOTS, 100], [*map(str, SHOTS), "100"])
+    left.minorticks_off()
     left.set(xlabel="labels of each digit", ylabel="right (%)", ylim=(0, 100))
     left.set_title("frozen", fontsize=12)
     right.axhline(pixels, color=DARK, linestyle=":", linewidth=1.5)
@@ -231,28 +266,37 @@ def by_labels(
 ) -> "tuple[Figure, str]":
     """Accuracy over labels, on new photographs and on those learned from.
 
-    Every seed is a marker, and the line goes through their means.
+    Every seed is a marker, and the line goes through their means. Arrows lead
+    from MAE to as many more labels as make its equal from scratch.
     """
-    figure, grid = chart(WIDTH, 3.3, 1, 2)
+    figure, grid = chart(WIDTH, 3.6, 1, 2, width_ratios=(3, 2))
     told = []
     panels = {"new photographs": "per_seed", "its own": "train_per_seed"}
     for axes, (title, key) in zip(grid, panels.items(), strict=True):
         for start, (words, color, marker) in BEGUN.items():
             rows = [metrics[f"tuned/cifar-{start}/{k}"][key] for k in LABELS]
             means = [sum(seeds) / len(seeds) for seeds in rows]
-            axes.plot(means, color=color, linewidth=2)
-            for place, seeds in enumerate(rows):
-                look = {"color": color, "markersize": 5, "linestyle": ""}
-                places = [place] * len(seeds)
-                label = None if place else words
-                axes.plot(places, seeds, marker=marker, label=label, **look)
+            axes.plot(LABELS, means, color=color, linewidth=2)
+            _markers(axes, LABELS, rows, color, marker, words)
             told.append(f"{words} {', '.join(f'{x:.0f}' for x in means)}%")
-        axes.set_xticks(range(3), [f"{k:,}" for k in LABELS])
+        axes.set_xscale("log")
+        axes.set_xticks(LABELS, [f"{k:,}" for k in LABELS])
+        axes.minorticks_off()
         axes.set(xlabel="labelled photographs", ylim=(0, 102))
         axes.set_title(title, fontsize=12)
         bare(axes)
     left, right = grid
     left.set(ylabel="right (%)", ylim=(30, 62))
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    for (few, many), part in zip(
+        itertools.pairwise(LABELS), (0.43, 0.72), strict=True
+    ):
+        height = metrics[f"tuned/cifar-mae/{few}"]["value"]
+        look = {"arrowstyle": "->", "linestyle": ":", "linewidth": 1.7}
+        left.annotate("", (many, height), (few, height), arrowprops=look)
+        place = few * (many / few) ** part, height  # where no line is
+        words = f"{many // few}\N{MULTIPLICATION SIGN}"
+        note(left, words, place, (0, 0), ha="center", va="center", bbox=box)
     right.legend(frameon=False, fontsize=9, loc="lower left", reverse=True)
     half, counts = len(BEGUN), ", ".join(f"{k:,}" for k in LABELS)
     return figure, (

@@ -8,6 +8,11 @@ alone. Learned tables start at the paper's 0.02 and at 0.5.
 longer: some of these for 2,000 steps.
 offsets: the same question, with relative positions along rows and columns that
 leave the class token out (the paper has none).
+mended: relative positions learned in the upper half, with the vectors that lead
+from the class token to it copied over those to the lower half, untrained.
+exercises: of chapter 16. "above": is A above B, learned in the left half, right
+in both; "apart": A left of B, learned with A in the upper half and B in the
+lower one, right so and with the two exchanged.
 positions, pools, shapes, since, axes: CIFAR-10, 10,000 images of the training
 part four times each, judged on 5,000 others of it; with patches of 4 for
 positions and axes, of 8 for the rest. Random flips. Each network of shapes
@@ -48,6 +53,7 @@ from torch.func import functional_call
 
 from vitedu import budget, results
 from vitedu.data import glyphs, load_dataset
+from vitedu.figures.chapters import ablations
 from vitedu.model import (
     Axial,
     Learned1D,
@@ -137,6 +143,7 @@ KINDS: dict[str, Any] = {
     "RoPE": RoPE(),
 }
 LEARNED = ("1-D", "2-D", "relative")
+EXERCISES = (("above", "1-D"), ("above", "relative"), ("apart", "2-D"))
 WITHOUT = ("relative, no class token", "2-D, no class token")
 PLACES: dict[str, Any] = {
     "none": NoPosition(),
@@ -271,10 +278,8 @@ def pairs() -> tuple[Tensor, Tensor, Tensor]:
     return *grey(glyphs.puzzles(images, labels)), torch.from_numpy(cells)
 
 
-def relation(
-    kind: str, std: float, where: Any, seed: int, steps: int = STEPS
-) -> dict[str, Any]:
-    """One run; `kind` is of KINDS, or with ", no class token" behind it."""
+def for_relation(kind: str, std: float, seed: int) -> ViT:
+    """Untrained; `kind` is of KINDS, or with ", no class token" behind it."""
     torch.manual_seed(seed)
     name, _, without = kind.partition(", ")
     fields = {"pool": "mean", "class_token": False} if without else {}
@@ -284,17 +289,58 @@ def relation(
         for weight, values in model.named_parameters():
             if "pos_embed" in weight:
                 values.mul_(std / SMALL)
+    return model
+
+
+def relation(
+    kind: str,
+    std: float,
+    where: Any,
+    seed: int,
+    steps: int = STEPS,
+    mend: bool = False,
+) -> dict[str, Any]:
+    """One run."""
+    model = for_relation(kind, std, seed)
     data = grey(glyphs.left_of(4000, where=where, seed=seed))
     found: dict[str, Any] = {
         "seconds": trained(model, data, steps, BATCH, RATE, flip=False)
     }
     found["train"] = right(model, (data[0][:1000], data[1][:1000]))
+    for block in model.blocks if mend else ():  # offsets -36 to 36
+        block.pos_embed.data[:, :18] = block.pos_embed[:, 18:36]
     for tested in ("all", "upper", "lower"):
         new = glyphs.left_of(1000, where=tested, seed=1000)
         found[tested] = right(model, grey(new))
     left = answers(model, pairs()[0]).softmax(dim=1)[:, 1]
     tenths = (10 * left).long().clamp(max=9).tolist()
     found["pairs"] = "".join(map(str, tenths))
+    return found
+
+
+def puzzles_of(task: str, is_other: bool, count: int, seed: int) -> Data:
+    """Of a task of EXERCISES, as learned, or in the other half or order."""
+    if task == "above":
+        where: Any = "lower" if is_other else "upper"
+        images, labels = grey(glyphs.left_of(count, where=where, seed=seed))
+        return images.mT, labels  # left is above now, and the upper half left
+    drawn = glyphs.left_of(6 * count, seed=seed)
+    first, second = (
+        ablations.places(drawn.images) >= 18
+    ).T  # in the lower half?
+    rows = (first > second if is_other else first < second).nonzero()[:count, 0]
+    images, labels = grey(drawn)
+    return images[rows], labels[rows]
+
+
+def exercise(task: str, kind: str, seed: int) -> dict[str, Any]:
+    model = for_relation(kind, LARGE, seed)
+    data = puzzles_of(task, False, 4000, seed)
+    found = {"seconds": trained(model, data, STEPS, BATCH, RATE, flip=False)}
+    for tested in ("as learned", "other"):
+        new = puzzles_of(task, tested == "other", 1000, 1000)
+        assert len(new[1]) == 1000
+        found[tested] = right(model, new)
     return found
 
 
@@ -681,6 +727,13 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
         found[f"offsets/relative 2-D/{LARGE}/upper/{s}"] = lambda s=s: relation(
             "relative 2-D", LARGE, "upper", s
         )
+        found[f"mended/relative/{LARGE}/upper/{s}"] = lambda s=s: relation(
+            "relative", LARGE, "upper", s, mend=True
+        )
+    for s in SEEDS:
+        for task, kind in EXERCISES:
+            run = partial(exercise, task, kind, s)
+            found[f"exercises/{task}/{kind}/{s}"] = run
     for s in SEEDS:
         for name, fields in AXES.items():
             found[f"axes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
@@ -775,6 +828,7 @@ def record_glyphs(
     source: str,
     names: list[str],
     parts: tuple[str, ...] = ("relation", "longer"),
+    tests: tuple[str, ...] = ("train", "all", "upper", "lower"),
 ) -> None:
     """The runs of these parts that have exactly these seeds."""
     runs = {
@@ -786,7 +840,7 @@ def record_glyphs(
         return
     metrics: dict[str, Any] = {}
     for name, per_seed in runs.items():
-        for tested in ("train", "all", "upper", "lower"):
+        for tested in tests:
             values = [run[tested] for run in per_seed]
             unit = "percent of 1,000 new pictures"
             metrics[f"{name}/{tested}"] = metric(values, unit)
@@ -934,7 +988,10 @@ def main() -> None:
     record_glyphs("relation", SEEDS, source, list(wanted))
     record_glyphs("halves", SEEDS + MORE_SEEDS, source, list(wanted))
     many = SEEDS + MORE_SEEDS
-    record_glyphs("offsets", many, source, list(wanted), ("offsets",))
+    for part in ("offsets", "mended"):
+        record_glyphs(part, many, source, list(wanted), (part,))
+    part, tests = "exercises", ("as learned", "other")
+    record_glyphs(part, SEEDS, source, list(wanted), (part,), tests)
     for part in (*ROWS, "since"):
         record_cifar(part, source, list(wanted))
     record_speed(source)

@@ -34,13 +34,13 @@ alt = (
     "bottle, a whole bottle, and a woman in an orange suit."
 )
 panels = {str(i): each for i, each in enumerate(new / 2 + 0.5, start=1)}
-figures.show(*photos.pictures(panels, alt))
+figures.show(*photos.pictures(panels, alt, columns=2))
 
 # %% [markdown]
 # The cell below opens a file that somebody spent a lot of electricity on: ViT-Ti/16, a
-# small Vision Transformer, trained on [millions of photographs](#What-differs), though, as
-# far as we know, not on these. A trained network is nothing but named arrays of numbers, so
-# let's read the names.
+# small Vision Transformer (*Ti* for tiny, 16 for patches of 16×16 pixels). It was trained on
+# [millions of photographs](#What-differs), though, as far as we know, not on these. What
+# training leaves behind is a file of named arrays of numbers, so let's read the names.
 
 # %%
 trained = vitedu.load("ViT-Ti/16").double()  # float64: hardly any rounding
@@ -87,10 +87,10 @@ def say(logits, labels=("hopper", "cat", "coffee")):
 # %% [markdown]
 # ## 196 vectors, one question
 #
-# In the drawing, the filled boxes are the missing ones. Let's first add them by hand to the
-# parts of the trained network, and see what each of them does. `images` are the three
-# photographs of chapter 3, Grace Hopper, a cat and a cup of coffee. `say`, from the hidden
-# cell, prints the most probable class for each.
+# In the drawing, the boxes with white letters are the missing ones. Let's first add them by
+# hand to the parts of the trained network, and see what each of them does. `images` are the
+# three photographs of chapter 3, Grace Hopper, a cat and a cup of coffee. `say`, from the
+# hidden cell, prints the most probable class for each.
 
 # %%
 patches = trained.patch_embed(images)  # (b, n, d)
@@ -195,21 +195,22 @@ change = answer(shuffled + table) - answer(x + trained.pos_embed)
 print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 
 # %% [markdown]
-# She's back. Each patch took its own row along, so you've only reordered finished tokens.
+# The logits are the photograph's again, so she's back. Each patch took its own row along, so
+# you've only reordered finished tokens.
 # Attention still has no sense of order. It's the tokens themselves that now say where they
 # come from.
 #
-# Nobody told the network that patch 15 is just below patch 1, and the table starts out
-# random. Here's how similar a learned row is to all the others (the cosine: 1 if two rows
-# point the same way).
+# Nobody told the network that patch 15 is just below patch 1, and the table [starts out
+# random](#Initial-values-and-a-trap). Here's how similar a learned row is to all the others
+# (the cosine: 1 if two rows point the same way).
 
 # %% tags=["hide-input"]
 figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 
 # %% [markdown]
 # Each patch is most like its neighbours, and in the middle map you see a bright cross: the
-# patch's own row and column of the picture. Nobody drew that cross. The network has
-# discovered the grid.
+# patch's own row and column of the picture. (The paler bands further off are harder to
+# explain.) Nobody drew that cross. The network has discovered the grid.
 #
 # ## Four equations, one class
 #
@@ -223,19 +224,20 @@ figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 # times the matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all of them.
 #
 # Equations (2) and (3) are the two steps of a [chapter 3](03_encoder.ipynb) block, attention
-# (the paper's MSA) and MLP, for each block $\ell$ from 1 to $L$. Equation (4) reads the answer: $\mathbf{z}_L$ are the tokens
-# after the last block, and the superscript 0 picks the first row. Here they all are, each
-# beside its line of code.
+# (the paper's MSA) and MLP, for each block $\ell$ from 1 to $L$. LN is the LayerNorm, and
+# $\mathbf{z}'$ are the tokens halfway through a block. Equation (4) reads the answer:
+# $\mathbf{z}_L$ are the tokens after the last block, and $\mathbf{z}_L^0$ is row 0 of them,
+# the class token. Here they all are, each beside its line of code.
 
 # %% tags=["hide-input"]
 figures.show(*drawings.equations())
 
 # %% [markdown]
-# Now write it as a class. You'll find the boxes again in `forward`, those of the dashed
-# frame inside `self.blocks`. The defaults make it ViT-Ti/16; with `embed_dim=768,
-# num_heads=12, mlp_dim=3072` it's ViT-B/16, the paper's Base. What you wrote before comes
-# from `vitedu.plain`, and so does `initialise`, which gives every weight its [first
-# value](#Initial-values-and-a-trap).
+# Now write it as a class. You'll find the boxes again in `forward`, those of the dashed frame
+# inside `self.blocks`. The defaults make it ViT-Ti/16; with `embed_dim=768, num_heads=12,
+# mlp_dim=3072` it's ViT-B/16, the paper's Base. What you wrote before comes from
+# `vitedu.plain`, and so does `initialise`, which gives every weight its [first
+# value](#Initial-values-and-a-trap). (In `pos_embed`, the zeros only reserve the space.)
 
 # %%
 from vitedu.plain import EncoderBlock, PatchEmbedding, initialise
@@ -279,8 +281,8 @@ class ViT(nn.Module):
 # %% [markdown]
 # ## How do you know?
 #
-# The class is short and looks right, but so do most wrong ones. Here are four tests, from
-# the cheapest to the one that decides. Then we'll set them on six broken networks.
+# The class is short and looks right, but so do most wrong ones. Here are four tests, and
+# the last one decides. Then we'll set them on six broken networks.
 #
 # ### First test: the first loss
 #
@@ -333,14 +335,16 @@ say(wrong(images))
 #
 # The number of heads appears in no shape: with three heads or with four, q, k and v are
 # 192 wide. And what has no weights, such as a GELU or a residual addition, doesn't
-# appear in the file at all. A strict load proves less than it seems to.
+# appear in the file at all. So the named arrays aren't the whole network, and a strict load
+# proves less than it seems to.
 #
 # ### Fourth test: somebody else's code
 #
 # The decisive test compares outputs, number by number, with those of
 # [timm](https://github.com/huggingface/pytorch-image-models), a widely used library of
-# vision models. Give both networks the same photographs and the same random weights, in the
-# head as well: two heads of zeros would agree whatever the blocks do.
+# vision models. Give both networks the same photographs and the same random weights. The
+# head gets random ones, too. With two heads of zeros, both would answer zero, whatever their
+# blocks do.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -447,22 +451,8 @@ def hunt(bug, test):
     return f"{'ALARM' if is_alarm else 'silent'}: {words}"
 
 
-# %% [markdown]
-# Take the network whose class token comes last. Row 0 is now the first patch, and that's
-# where the answer is read. What do the four tests say?
-
-# %%
-for test in TESTS:
-    print(f"{test:11}", hunt("class token last", test))
-
-# %% [markdown]
-# Only the comparison with timm sounds the alarm. The bug changes no weight, and the first
-# loss is $\ln 1000$ for anything that ends in a head of zeros.
-
 # %% [markdown] tags=["predict"]
-# Now all six networks. Suppose you have time for two of the four tests. (A network that
-# can't take the weights can't be compared, so *other code* calls that an alarm, too.)
-# **Which two tests catch all six bugs?**
+# Suppose you have time for two of the four tests. **Which two tests catch all six bugs?**
 #
 # * first loss and count
 # * first loss and other code
@@ -477,41 +467,26 @@ for bug, said in seen.items():
     print(f"{bug:18}" + "".join(f"{each:12}" for each in short).rstrip())
 
 # %% [markdown]
-# First loss and other code. Only somebody else's code notices the last four bugs, which
-# change no weight's name or shape. The one bug that it misses is the random head: once
+# First loss and other code. The last four bugs change no weight's name or shape, so only
+# somebody else's code notices them. The one bug that it misses is the random head: once
 # the file is loaded, first values don't matter. Count and load found just the missing
-# norm, but they're over in a second, and PyTorch's message names the missing array.
+# norm, but they're over in a second, and PyTorch's message names the missing array. (A
+# network that can't take the weights can't be compared, so *other code* calls that an alarm,
+# too.)
 #
-# ### A loss that won't come down
-#
-# The tanh deserves another look. We've seen a published tutorial put it behind the head,
-# perhaps because the paper does mention one ([a layer
-# earlier](#The-hidden-layer-of-the-head)). It looks harmless: every logit is squeezed
-# into −1 to 1, and the largest stays the largest.
-
-# %% [markdown] tags=["predict"]
-# Take ten classes, say the handwritten digits. Suppose such a network gets all of them
-# right, as clearly as tanh allows: logit 1 for the true class, −1 for the nine others. **How
-# small is its cross-entropy?**
-#
-# * about 0.0
-# * about 0.1
-# * about 0.4
-# * about 0.8
+# Look closer at the network whose class token comes last. Its row 0 is the first patch, and
+# that's where the answer is read:
 
 # %%
-perfect = 2 * torch.eye(10) - 1  # row i: 1 for class i, -1 for the others
-loss = F.cross_entropy(perfect, torch.arange(10))
-floor = torch.log(1 + 9 * torch.exp(torch.tensor(-2.0)))
-print(f"loss {loss:.4f}, and by formula {floor:.4f}")
+for test in TESTS:
+    print(f"{test:11}", hunt("class token last", test))
 
 # %% [markdown]
-# Every answer is right, and the loss is stuck at 0.8. The softmax gives the true class $e
-# / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is $\ln(1 + 9e^{-2})$,
-# and it can't get any lower.
+# The first loss is $\ln 1000$ for anything that ends in a head of zeros. Without timm,
+# you'd never know.
 #
-# There's no error and no warning. [You'd see a network that learns](#The-floor-in-a-real-run)
-# and a loss that won't come down, and you'd start tuning the learning rate.
+# And the tanh? It looks harmless, and we've seen it in a published tutorial. But [look at
+# the loss](#A-tanh-behind-the-head) that such a network ends with.
 #
 # > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
 # > softmax, and the loss gets a floor that no amount of training can break through.
@@ -568,10 +543,19 @@ show_answers(new)
 # What *should* a network say here? That's [the last exercise](#Exercises), and it isn't a
 # solved problem.
 #
-# The rubbish is all correct: a plastic bag, half a water bottle, a wine bottle. (We picked
-# three that have a name in ImageNet and come out right. Not all rubbish does.) The weights
-# are borrowed, but from pixels to names the network is your own code: the 35 lines or so of
-# this page, and the patches, attention and blocks that you wrote before.
+# The rubbish is all correct: a plastic bag, half a water bottle, a wine bottle. But we picked
+# these three. Here's one that nobody picked, the first of the folder:
+
+# %%
+first = min(rubbish.rglob("*.jpg"))
+show_answers(vitedu.preprocess(trained, first))
+
+# %% [markdown]
+# *Envelope*. It's a piece of a moving box, white, folded and printed, so you can see why.
+# *Carton* comes second.
+#
+# The weights are borrowed, but from pixels to names the network is your own code: the 35
+# lines or so of this page, and the patches, attention and blocks that you wrote before.
 #
 # And now **your photograph**. Put its path in the place of `photo("rocket")`, or
 # [try it](try.md) in the browser. Until you do, your class looks at a rocket.
@@ -583,8 +567,8 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # %% [markdown]
 # Towers and lamps at dusk: an oil rig has those, too. What does it say of yours?
 #
-# The drawing at the start of chapter 1 now runs, every box of it yours. On the site,
-# [Walk](try.md#Walk) plays it for one patch.
+# The drawing at the start of chapter 1 now runs, every box of it yours. On the site, the
+# animation [Walk](try.md#Walk) follows one patch through it.
 #
 # ## What to take with you
 #
@@ -598,8 +582,8 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 #
 # 1. Why does the class token have shape (1, 1, d) and not (b, 1, d)?
 # 2. Which operation lets the network tell two identical patches in different places apart?
-# 3. On ten classes your loss never gets below 0.8, though most answers are right. What do
-#    you look for?
+# 3. Your loss soon stops falling, far from zero, though most answers are right. What do you
+#    look for?
 # 4. In the first step only the head gets a gradient. Why, and what changes with the second?
 # 5. `load_state_dict` says that all keys matched. Name a mistake that can still be there.
 #
@@ -622,7 +606,8 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # trains without an error. What accuracy does it reach on ten equally frequent classes,
 # and why? Would it be the same if the answer were read from the mean of the patches?
 #
-# **3.** ★ What is the floor of the loss with a tanh on the logits for two classes? For a
+# **3.** ★ What is the floor of the loss [with a tanh on the
+# logits](#A-tanh-behind-the-head) for two classes? For a
 # thousand? How sure can such a network ever be of one class in a thousand?
 #
 # **4.** ★★ Leave the patches where they are, and add the shuffled `table`. Does `say` print
@@ -868,6 +853,36 @@ figures.show(*drawings.shares(groups))
 # in *FLOPs*, where these are two. Many tables print MACs and call them FLOPs, so if two
 # papers differ by a factor of 2, it may be just a word.
 #
+# ### A tanh behind the head
+#
+# We've seen a published tutorial put a tanh behind the head, perhaps because the paper does
+# mention one ([a layer earlier](#The-hidden-layer-of-the-head)). It looks harmless: every
+# logit is squeezed into −1 to 1, and the largest stays the largest.
+
+# %% [markdown] tags=["predict"]
+# Take ten classes, say the handwritten digits. Suppose such a network gets all of them
+# right, as clearly as tanh allows: logit 1 for the true class, −1 for the nine others. **How
+# small is its cross-entropy?**
+#
+# * about 0.0
+# * about 0.1
+# * about 0.4
+# * about 0.8
+
+# %%
+perfect = 2 * torch.eye(10) - 1  # row i: 1 for class i, -1 for the others
+loss = F.cross_entropy(perfect, torch.arange(10))
+floor = torch.log(1 + 9 * torch.exp(torch.tensor(-2.0)))
+print(f"loss {loss:.4f}, and by formula {floor:.4f}")
+
+# %% [markdown]
+# Every answer is right, and the loss is stuck at 0.8. The softmax gives the true class $e
+# / (e + 9e^{-1})$, which is only 45%. Minus the logarithm of that is $\ln(1 + 9e^{-2})$,
+# and it can't get any lower.
+#
+# There's no error and no warning. You'd see a network that learns and a loss that won't come
+# down, and you'd start tuning the learning rate.
+#
 # ### The floor in a real run
 #
 # Here are two small networks, trained for ten epochs on the 2,500 handwritten digits of
@@ -958,7 +973,7 @@ ViT(image_size=384).load_state_dict(weights, strict=True)
 # 1. It's learned, so it belongs to the model. With $b$ rows, each place in the batch would get
 #    a class token of its own, and the answer would depend on the place.
 # 2. The addition of the position embeddings. Nothing else knows where a patch was.
-# 3. A tanh on the logits: 0.8 is its floor for ten classes. A sigmoid or a softmax before the
+# 3. A tanh on the logits: for ten classes, its floor is 0.8. A sigmoid or a softmax before the
 #    cross-entropy is the same kind of mistake.
 # 4. On its way back the gradient is multiplied by the head's matrix, which is all zeros. After
 #    the first step it no longer is.

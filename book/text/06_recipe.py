@@ -122,7 +122,7 @@ figures.show(*recipe.parting({"": seen}))
 # Are ViTs just bad at small photographs? No: a larger one, which also starts from nothing,
 # gets 87%, and you'll meet it at the end. **So how do you find out what your run lacks?**
 # You'll build three ingredients of a good recipe, weigh eleven, and draw a map that shows
-# which kind a run needs. (In a run as short as yours, only one of your three will pay.)
+# which kind a run needs. (Not all of your three will pay.)
 #
 # ## Shift and mirror
 #
@@ -213,8 +213,8 @@ figures.show(*recipe.plane(path, [move], high=60))
 #
 # Variety can go further. Lay one picture over another, like two slides in one projector, and
 # mix their labels, too: 70% cat and 30% coffee. That's *mixup* ([Zhang et al.
-# 2018](https://arxiv.org/abs/1710.09412)). It sounds absurd. But if a network answers "mostly
-# cat, some coffee", it can't have looked the picture up in its memory.
+# 2018](https://arxiv.org/abs/1710.09412)). It sounds absurd. But every mixture is new, so a
+# network that answers "mostly cat, some coffee" can't have it from memory.
 #
 # **What do you think the trained network of chapter 4 says** about a cat with more and
 # more coffee? It has a thousand classes to choose from.
@@ -308,8 +308,9 @@ print("checked: on the same draw, it's what vitedu.data.mix does")
 #
 # `torch.optim.Adam(model.parameters(), lr=0.003, weight_decay=0.3)`
 #
-# The notebook of chapter 5 writes it like this. The paper has the same numbers, and says
-# "Adam", too. Let's run two epochs and watch the weights that make queries, keys and values.
+# The course notebook that you met in chapter 5 writes it like this. The paper has the same
+# numbers, and says "Adam", too. Let's run two epochs and watch the weights that make queries,
+# keys and values.
 
 
 # %%
@@ -344,9 +345,10 @@ two_epochs(torch.optim.Adam)
 # **What could be wrong?**
 #
 # With the decay $\delta$, PyTorch's `Adam` adds $\delta\,w$ to the *gradient* of the weight
-# $w$. At the start that's 0.3 times 0.0886, many times a gradient like the one printed. Then
-# Adam divides by the size, so every step is as long as the learning rate $\eta$, and points
-# where the decay wants it. The weights march to zero at full speed, without a warning.
+# $w$. At the start that's 0.3 times 0.0886, about 0.027, and more than ten times the
+# gradients printed here and below. Then Adam divides by the size, so every step is as long as
+# the learning rate $\eta$, and points where the decay wants it. The weights march to zero at
+# full speed, without a warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
 # out of that division. If $s(g)$ is Adam's step for the gradient $g$, about 1 in size,
@@ -422,9 +424,7 @@ def better(model, epochs, lr=0.001, decay=0.05, alpha=0.0):
 
 
 # %% [markdown]
-# Mixup stays off: once shifts and mirrors have closed the gap, by our guess more variety
-# isn't what your run needs. And decay has [little time](#What-decay-leaves): in twenty epochs
-# it takes 4% of a weight, if nothing else moves it.
+# Mixup stays off at first, so that you see what the others do without it.
 
 # %% tags=["nbval-ignore-output"]
 second = small()
@@ -457,9 +457,9 @@ print(f"its error by the pictures {point * math.sqrt(gained + lost):.1f}")
 
 
 # %% [markdown]
-# By the pictures, that's a result. But another seed might have done it, too. *Twins* are runs
-# that differ only in the seed, and the record has [three](#Your-run-among-its-twins) of your
-# first run:
+# Judged by the pictures, that's a result. But another seed might have done it, too. *Twins*
+# are runs that differ only in the seed, and the record has [three](#Your-run-among-its-twins)
+# of your first run:
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -470,24 +470,20 @@ def spelled(values):
 
 print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 
-# %% [markdown]
-# **Take a pencil:** what's their mean, and how far from it is each of the three? Square the
-# differences, add them, divide by 2 (one less than the number of seeds), and take the root.
-# That's the *spread*. Divide it by $\sqrt 3$, and you have chapter 5's standard error of the
-# mean.
-
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "hide-cell"]
 seeds = metrics["tutorial"]["per_seed"]
 mean = statistics.mean(seeds)
 spread = math.sqrt(sum((seed - mean) ** 2 for seed in seeds) / 2)
 print(f"mean {mean:.1f}, spread {spread:.1f}, error {spread / 3**0.5:.1f}")
 
 # %% [markdown]
-# With three seeds, a spread usually looks too small, and sometimes [several times too
-# small](#Three-numbers-and-their-spread). So pretend that all the variants of the record
-# scatter alike, and pool them: take the mean of their squared spreads, and then the root.
+# Their standard deviation is the *spread*, and chapter 5's error of the mean is the spread
+# over $\sqrt 3$. But with three seeds, a spread usually looks too small, and sometimes
+# [several times too small](#Three-numbers-and-their-spread). So pretend that all the variants
+# of the record scatter alike, and pool them: take the mean of their squared spreads, and then
+# the root.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "hide-input"]
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
 spread = math.sqrt(statistics.mean(squares))
 error = math.sqrt(2) * spread / math.sqrt(3)  # of two means' difference
@@ -498,9 +494,8 @@ print(f"two errors    {2 * error:.1f} points, with three seeds each")
 
 # %% [markdown]
 # Chapter 5's rule: under two errors a difference is nothing, from two it's a hint, from three
-# a result. So your gain is on the edge of a result. With three seeds each you'd see
-# smaller differences, but under 1.3 points there's nothing to see. (And among a dozen, one may
-# well pass two errors by luck.)
+# a result. So your gain is on the edge of a result. Even with three seeds each, a difference
+# under 1.3 points is nothing. (And among a dozen, one may well pass two errors by luck.)
 #
 # ## One switch at a time
 #
@@ -511,7 +506,7 @@ print(f"two errors    {2 * error:.1f} points, with three seeds each")
 # | ingredient | what it does |
 # |---|---|
 # | [label smoothing](https://arxiv.org/abs/1512.00567) | spreads a tenth of each label over all classes |
-# | [averaging](https://doi.org/10.1137/0330046) | keeps a running mean of the weights, and judges that |
+# | [averaging](https://doi.org/10.1137/0330046) | keeps a running mean of the weights, and is tested with it |
 # | [cutmix](https://arxiv.org/abs/1905.04899) | pastes a piece of the partner |
 # | [RandAugment](https://arxiv.org/abs/1909.13719) | distorts pictures, say by a rotation |
 # | [stochastic depth](https://arxiv.org/abs/1603.09382) | skips parts of blocks at random |
@@ -553,9 +548,9 @@ rows.sort(key=lambda each: -each.mean)
 figures.show(*recipe.brings(rows, 2 * error))
 
 # %% [markdown]
-# Small dots are seeds, and the large one is their mean. In the grey band it's less than two
-# errors from nothing. Blue ingredients change the pictures or how they're cut, red the labels,
-# grey the steps, and orange the network.
+# Small dots are seeds, and the large one is their mean. A mean in the grey band is less than
+# two errors from zero. Blue ingredients change the pictures or how they're cut, red the
+# labels, grey the steps, and orange the network.
 #
 # Smaller patches bring the most, for four times the work. Then come shifts and mirrors, and
 # that's all. Mixup costs three points and RandAugment eleven: still more variety, for a
@@ -563,15 +558,17 @@ figures.show(*recipe.brings(rows, 2 * error))
 #
 # Six of the eleven are in the band, and each has a good paper behind it. (At its left edge is
 # chapter 5's cosine, of all things. Perhaps averaging does its job already; we haven't tested
-# that.) It doesn't mean that the six do nothing, only that three seeds can't see it: without
-# shifts and mirrors, the rest of the recipe together still beats the tutorial by two points.
-# For half a point you'd need [many more seeds](#The-price-of-half-a-point).
+# that. And decay has [little time](#What-decay-leaves): in twenty epochs it takes 4% of a
+# weight, if nothing else moves it.) It doesn't mean that the six do nothing, only that three
+# seeds can't see it. For half a point you'd need [many more
+# seeds](#The-price-of-half-a-point). Something besides shifts and mirrors does help: without
+# them, the recipe still beats the tutorial by two points.
 #
 # ## Give it time
 #
 # All these runs were short. So we took 45,000 pictures and patches of 4, and left out or put
-# in one ingredient again, for 8 epochs and for 24. These are single runs, so under about two
-# points there's nothing to see.
+# in one ingredient again, for 8 epochs and for 24, each run with a cosine of its own. These
+# are single runs, so under about two points there's nothing to see.
 
 # %% [markdown] tags=["predict"]
 # In 8 epochs, shifts and mirrors brought nothing. Now let the run last 24. **How many points
@@ -681,17 +678,23 @@ if not gpu:
 # room on the left, and the way can lead up, at 45,000 pictures by eleven points. Close to the
 # diagonal there's no room, because no run knows other pictures better than its own. There,
 # left means down, and that's what happened to mixing, twice. In between, at a gap of 23
-# points, it goes [straight to the left](#Four-times-the-epochs): nothing lost, nothing
-# gained.
+# points, our guess promised a way up, and it was wrong: mixing goes [straight to the
+# left](#Four-times-the-epochs). Nothing lost, nothing gained.
 #
 # The grey arrows point up and to the right. Time teaches, and it opens the gap. So a run
 # climbs in zigzags, like a boat against the wind: time until the gap is wide, then variety,
 # which makes room for more time. That's why the question whether an ingredient is good has no
-# answer until you know where you are. (In none of our comparisons does mixing win yet. On
-# ImageNet, [it does](#What-time-buys-on-ImageNet).)
+# answer until you know where you are.
 #
-# The largest step is from the lower half of the map to the upper one: nine times the pictures,
-# and the steps to learn them. Left alone for two hours on a CPU, the recipe ends at 77%.
+# One warning: both blue arrows that lead up are shifts and mirrors. Mixing doesn't win
+# anywhere on our map. (On ImageNet, together with RandAugment, [it
+# does](#What-time-buys-on-ImageNet).) So take the map for a guess that seven arrows support,
+# not for a law.
+#
+# The largest step is from the lower half of the map to the upper one: nine times the
+# pictures, smaller patches, and the steps to learn from them. (In your short runs, smaller
+# patches alone bring seven points.) Left alone for two hours on a CPU, the recipe ends at
+# 77%.
 #
 # The dotted lines were judged on the test part. The lower one is a plain ViT that starts from
 # nothing. It's thirty times as large as yours, and it saw *all* the pictures, 194 times each,
@@ -704,8 +707,8 @@ if not gpu:
 #
 # ## What to take with you
 #
-# 1. Put a run on the map before you change it. Far from the diagonal it needs variety; close
-#    to it, more time or smaller patches.
+# 1. Put a run on the map before you change it. Far from the diagonal, try variety first;
+#    close to it, more time or smaller patches.
 # 2. Before you compare recipes, find out how far apart twins are: change one switch, take
 #    three seeds, and pool the spread of all your runs.
 # 3. Judge an ingredient in a run as long as yours. What's useless in a short one may be what
@@ -841,7 +844,7 @@ print(f"{luck:+.1f} points (error {luck_error:.1f})")
 # Two things. The learning rate was chosen for the recipe, and each variant has to live
 # with it. Smaller patches or a constant rate might prefer a different one, so a variant
 # that loses has lost with *this* rate. And switches can work together: mixup may be useless
-# alone and useful with smaller patches. With twelve switches there are 4,096
+# alone and useful with smaller patches. With eleven switches there are 2,048
 # combinations, and nobody runs them all. Start from the best recipe you know, change one
 # thing, and if it's a result, make that the new start.
 #
@@ -874,6 +877,10 @@ print(judged("after 80 epochs", values[f"{mixing} x4"] - values["x4"]))
 # |---|---|---|---|
 # | with RandAugment and mixup | 76.5 | 78.5 | 80.0 |
 # | without | 73.6 | 73.7 | 73.7 |
+#
+# Without variety, the longer runs buy a tenth of a point. With it, they buy more than three:
+# there mixing wins, though together with RandAugment, so the table can't say how much is its
+# own.
 #
 # ### The price of half a point
 #

@@ -193,11 +193,11 @@ def test_six_networks_are_asked_about_two_places(server, visit):
     unfold(opened)
     box = opened.page.locator(".try-switch")
     canvas, said = box.locator("canvas"), box.locator(".try-said")
-    everybody = "Right: none, 1-D, 2-D, relative, sin-cos, RoPE."
+    everybody = "Right: 1-D, relative, mended, 2-D, sin-cos, RoPE."
     said.get_by_text(everybody).wait_for()
     box.get_by_role("button", name="Both to the other half").click()
-    said.get_by_text("A in row 6, column 1; B in row 6, column 4").wait_for()
-    said.get_by_text("Right: none, 2-D, sin-cos, RoPE.").wait_for()
+    said.get_by_text("A in row 6, column 1; B in row 6, column 6").wait_for()
+    said.get_by_text("Right: mended, 2-D, sin-cos, RoPE.").wait_for()
     canvas.press("ArrowUp")
     said.get_by_text("A in row 5, column 1").wait_for()
     # B is dragged into A's column
@@ -205,12 +205,12 @@ def test_six_networks_are_asked_about_two_places(server, visit):
     cell = where["width"] / 6
     canvas.drag_to(
         canvas,
-        source_position={"x": 3.5 * cell, "y": 5.5 * cell},
+        source_position={"x": 5.5 * cell, "y": 5.5 * cell},
         target_position={"x": 0.5 * cell, "y": 1.5 * cell},
     )
     said.get_by_text("B in row 2, column 1").wait_for()
     box.get_by_text("Neither is further left.").wait_for()
-    # of every pair, the page reads what the record has
+    # of every pair, the page reads what a network says
     metrics = results.read("ablations-halves")["metrics"]
     tenths = metrics["relation/1-D/0.5/upper/upper"]["pairs_of_seed_0"]
     pairs = [(a, b) for a in range(36) for b in range(36) if a % 6 != b % 6]

@@ -389,7 +389,7 @@
     const { tenths, glyphs } = JSON.parse(place.dataset.told);
     const side = 384;
     const colors = ["#2f6fb0", "#b8323a"];
-    const at = [[0, 0], [0, 3]]; // row and column of A and of B
+    const at = [[0, 0], [0, 5]]; // row and column of A and of B
     let held = 0;
     const canvas = make("canvas", { width: side, height: side, tabindex: 0,
       role: "application", keydown: step });

@@ -28,15 +28,19 @@ def test_a_network_that_is_right_above_alone():
     pairs = [(a, b) for a in range(36) for b in range(36) if a % 6 != b % 6]
     upper = [max(a, b) < 18 for a, b in pairs]
     left = [a % 6 < b % 6 for a, b in pairs]
-    answers = [
-        9 * (is_left == up) for is_left, up in zip(left, upper, strict=True)
-    ]
-    tenths = "".join(map(str, answers))
+    both = zip(left, upper, strict=True)
+    tenths = "".join(str(9 * (is_left == up)) for is_left, up in both)
     right = ablations.right_by_rows(tenths)
     assert (right[:3, :3] == 100).all()
     assert (right[3:] == 0).all() and (right[:, 3:] == 0).all()
     _, alt = ablations.by_rows({"one": right, "two": right})
     assert "one: 100% where it has learned, 0 below" in alt
+
+    def knows(images):
+        a, b = ablations.places(64 * images + 128).T % 6
+        return torch.stack([a > b, a < b], 1) * 9.0
+
+    assert (ablations.right_by_rows(ablations.tenths(knows)) == 100).all()
     assert ablations.in_half(tenths, "lower") == (1, 1)  # sure, and wrong
     assert ablations.in_half(tenths, "upper") == (1, 0)
     page = ablations.Pairs({"one": tenths})._repr_html_()
@@ -44,17 +48,13 @@ def test_a_network_that_is_right_above_alone():
 
 
 def test_every_run_is_a_point():
-    groups = {
-        "1-D": {"upper": [100.0, 99.0], "lower": [45.0, 40.0]},
-        "2-D": {"upper": [100.0, 100.0], "lower": [99.0, 98.0]},
-    }
-    figure, alt = ablations.runs(groups, "right (%)", 50)
-    (axes,) = figure.axes
-    points = [x for line in axes.lines for x in line.get_xdata()]
-    for kinds in groups.values():
-        for values in kinds.values():
-            assert set(values) <= set(points)
+    kinds = {"upper": [100.0, 99.0], "lower": [45.0, 40.0]}
+    figure, alt = ablations.runs({"1-D": kinds}, "right (%)", 50)
+    points = [x for line in figure.axes[0].lines for x in line.get_xdata()]
+    assert {100, 99, 45, 40} <= {*points}
     assert "1-D upper 99.5, lower 42.5" in alt
+    _, alt = ablations.arrows([(60, 90), (40, 95)], "right (%)", 50)
+    assert alt.endswith("from 40.0 to 95.0; 60.0 to 90.0.")
 
 
 def test_the_best_rate_is_named():

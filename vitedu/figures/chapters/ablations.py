@@ -1,7 +1,7 @@
 """Chapter 16: two glyphs, and every run as a point."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,8 +45,22 @@ def places(images: Tensor) -> Tensor:
 
 
 def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
-    """Pictures (n, 1, 24, 24) with their two glyphs named, and the answers."""
-    figure, grid = chart(WIDTH, 1.9, 1, len(images))
+    """Pictures (n, 1, 24, 24) with their two glyphs named, and the answers.
+
+    Both glyphs are on the left once more, enlarged.
+    """
+    ratios = [0.5, *[1] * len(images)]
+    figure, (large, *grid) = chart(
+        WIDTH, 1.7, 1, len(ratios), width_ratios=ratios
+    )
+    large.axis("off")
+    large.set(xlim=(-0.5, 5.5), ylim=(8.5, -0.5))
+    for number, (letter, color) in enumerate(LETTERS):
+        glyph, top = glyphs.kinds()[number], 5 * number - 0.5
+        look = {"cmap": "gray", "extent": (-0.5, 3.5, top + SIDE, top)}
+        large.imshow(glyph, vmin=-0.5, vmax=1.25, **look)
+        words = {"color": color, "weight": "bold", "fontsize": 15}
+        large.text(4, top + SIDE / 2, letter, va="center", **words)
     for axes, image, label, pair in zip(
         grid, images, labels, places(images), strict=True
     ):
@@ -68,6 +82,20 @@ def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
         f"the upper half; is A left of B? {said}."
     )
     return figure, alt
+
+
+def tenths(model: Callable[[Tensor], Tensor]) -> str:
+    """What a network says of every pair in two columns, for `answers`."""
+    cells = torch.cartesian_prod(*[torch.arange(GRID**2)] * 2)
+    cells = cells[cells[:, 0] % GRID != cells[:, 1] % GRID].numpy()
+    images = glyphs.Words(len(cells), 24 * 24, seed=77).ground(24)
+    for glyph in (0, 1):
+        corners = SIDE * np.stack(divmod(cells[:, glyph], GRID), axis=1)
+        glyphs.stamp(images, glyphs.kinds()[[glyph]], corners)
+    with torch.no_grad():
+        grey = (torch.from_numpy(images[:, None]).float() - 128) / 64
+        left = model(grey).softmax(dim=1)[:, 1]
+    return "".join(map(str, (10 * left).long().clamp(max=9).tolist()))
 
 
 class Pairs:
@@ -100,38 +128,49 @@ def answers(tenths: str) -> tuple[Tensor, Tensor, Tensor]:
     return cells, torch.tensor([int(x) for x in tenths]), is_left
 
 
-def in_half(tenths: str, half: str) -> tuple[float, float]:
-    """Of the pairs in the upper or lower half, how many are sure, and wrong.
+def weights(cells: Tensor) -> Tensor:
+    """How often `glyphs.left_of` draws the columns of these pairs, up to 1/12.
 
-    Sure is a probability under a tenth or over nine.
+    The left one is uniform, the last place for it twice as likely; the right
+    one is uniform behind it.
+    """
+    left = (cells % GRID).amin(dim=1)
+    return (1.0 + (left == GRID - 2)) / (GRID - 1 - left).double()
+
+
+def in_half(tenths: str, half: str) -> tuple[float, float]:
+    """Of pairs in the upper or lower half, how many are sure; of these, wrong.
+
+    Sure is a probability under a tenth or over nine. Pairs count by `weights`.
     """
     cells, said, is_left = answers(tenths)
     low = cells >= GRID**2 // 2
     there = (low if half == "lower" else ~low).all(dim=1)
     sure = (said == 0) | (said == 9)
     wrong = (said >= 5) != is_left
-    return (
-        sure[there].double().mean().item(),
-        wrong[there].double().mean().item(),
-    )
+    share = weights(cells) * there
+    is_sure = share @ sure.double()
+    is_wrong = share @ (sure & wrong).double()
+    return (is_sure / share.sum()).item(), (is_wrong / is_sure).item()
 
 
 def right_by_rows(tenths: str) -> Tensor:
     """What a network says of every pair, to percents (row of A, row of B)."""
     cells, said, is_left = answers(tenths)
-    right = (said >= 5) == is_left
-    rows = cells // GRID
-    each = right.double().view(-1)
-    sums = torch.zeros(GRID, GRID).double()
-    sums.index_put_((rows[:, 0], rows[:, 1]), each, accumulate=True)
-    return 100 * sums / (GRID * (GRID - 1))
+    share = weights(cells)
+    right = share * ((said >= 5) == is_left)
+    rows = tuple((cells // GRID).T)
+    sums = torch.zeros(2, GRID, GRID).double()
+    for each, values in zip(sums, (right, share), strict=True):
+        each.index_put_(rows, values, accumulate=True)
+    return 100 * sums[0] / sums[1]
 
 
 def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     """Percents right (row of A, row of B), with the trained rows framed."""
     columns = min(3, len(maps))
     lines = -(-len(maps) // columns)
-    size = WIDTH, lines * WIDTH / columns + 0.5
+    size = WIDTH, lines * WIDTH / columns + 0.9
     figure, grid = chart(*size, lines, columns, squeeze=False)
     told = []
     for axes, (name, right) in zip(grid.flat, maps.items(), strict=True):
@@ -140,11 +179,8 @@ def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
         look["transform"] = axes.transData
         half = GRID // 2
         rectangle(axes, (-0.5, -0.5), (half, half), **look)
-        axes.set_title(name, fontsize=12)
         share = right[half:, half:].mean().item()
-        look = {"ha": "center", "va": "center", "fontsize": 11}
-        look["color"] = "black" if share > 60 else "white"
-        axes.text(GRID - 2, GRID - 2, f"{share:.0f}", weight="bold", **look)
+        axes.set_title(f"{name}\n{share:.0f}% below", fontsize=11)
         ticks = range(GRID), [str(x + 1) for x in range(GRID)]
         axes.set_xticks(*ticks, fontsize=10)
         axes.set_yticks(*ticks, fontsize=10)
@@ -181,8 +217,11 @@ def runs(
         for which, (kind, values) in enumerate(kind_of.items()):
             color, marker = LOOKS[kinds.index(kind)]
             look = {"color": color, "markersize": 7, "alpha": 0.75}
-            height = -place + 0.13 * (which - (len(kind_of) - 1) / 2)
-            axes.plot(values, [height] * len(values), marker, mew=0, **look)
+            height = -place + 0.2 * (which - (len(kind_of) - 1) / 2)
+            middle = (len(values) - 1) / 2  # points of equal runs are apart
+            step = 0.2 / len(values)
+            heights = [height + step * (i - middle) for i in range(len(values))]
+            axes.plot(values, heights, marker, mew=0, **look)
         means = (f"{kind} {_mean(x):.1f}" for kind, x in kind_of.items())
         told.append(f"{name} {', '.join(means)}")
     if guess is not None:
@@ -198,6 +237,28 @@ def runs(
     axes.tick_params(labelsize=11)
     bare(axes)
     return figure, f"A point per run, {words}; means: {'; '.join(told)}."
+
+
+def arrows(
+    pairs: Sequence[tuple[float, float]], words: str, guess: float
+) -> "tuple[Figure, str]":
+    """An arrow per run, from percent before to percent after."""
+    pairs = sorted(pairs)
+    figure, axes = chart(WIDTH, 0.9 + 0.28 * len(pairs))
+    for place, (before, after) in enumerate(pairs):
+        axes.plot(before, place, "o", color=DARK, markersize=7)
+        way = {"arrowstyle": "-|>", "color": ATTENTION, "lw": 2}
+        way |= {"shrinkA": 6, "mutation_scale": 16}
+        axes.annotate("", (after, place), (before, place), arrowprops=way)
+    axes.axvline(guess, color=DARK, linestyle=":", linewidth=1)
+    axes.text(guess + 0.7, len(pairs) - 0.3, "a coin", fontsize=11, va="top")
+    axes.set(xlim=(30, 102), ylim=(-0.7, len(pairs) - 0.2))
+    axes.set_yticks([])
+    axes.set_xlabel(words, fontsize=12)
+    axes.tick_params(labelsize=11)
+    bare(axes, "top", "right", "left")
+    told = "; ".join(f"{x:.1f} to {y:.1f}" for x, y in pairs)
+    return figure, f"An arrow per run, {words}: from {told}."
 
 
 def rates(
@@ -320,6 +381,34 @@ def table_of(x: Tensor, y: Tensor) -> "tuple[Figure, str]":
         "c gets Xc and Yr side by side, so all patches of a column share X."
     )
     return figure, alt
+
+
+def hands(pairs: Sequence[tuple[int, int]]) -> "tuple[Figure, str]":
+    """A row of clocks per pair: a query's column, a key's; hands turn along."""
+    figure, axes = chart(WIDTH, 0.85 * len(pairs))
+    axes.axis("off")
+    axes.set(xlim=(-0.6, GRID - 0.4), ylim=(0.5 - len(pairs), 0.5))
+    axes.set_aspect("equal")
+    turn = np.linspace(0, 2 * np.pi, 60)
+    for row, pair in enumerate(pairs):
+        for column in range(GRID):
+            angle = np.pi / 2 - column * np.pi / 5
+            known = dict(zip(pair, (ATTENTION, CLASS), strict=True))
+            color = known.get(column, "0.8")
+            middle = np.array([column, -row])
+            axes.plot(*(middle[:, None] + 0.42 * _on_circle(turn)), color=color)
+            end = middle + 0.4 * _on_circle(angle)
+            axes.plot(*zip(middle, end, strict=True), color=color, lw=3)
+    told = "; ".join(f"columns {q + 1} and {k + 1}" for q, k in pairs)
+    alt = (
+        f"Rows of {GRID} clocks whose hands turn on by 36 degrees from column "
+        f"to column. In each row, those of a query and a key: {told}."
+    )
+    return figure, alt
+
+
+def _on_circle(angle: "float | np.ndarray") -> np.ndarray:
+    return np.array([np.cos(angle), np.sin(angle)])
 
 
 def _cell(

@@ -587,11 +587,12 @@ print("checked: who knows the lower half, and who doesn't")
 
 # %% [markdown]
 # In the lower half some runs are right less than half of the time. That's *worse* than a coin, and
-# with a thousand pictures luck moves a coin by only a point and a half. How come? The vectors
-# of the lower rows were drawn at random, so each of the eighteen cells has some random
-# "leftness", the same in every picture. Such a random order agrees with the true one a little
-# too often or a little too seldom, and another seed draws another one. In our six 1-D runs you
-# see both: four are below a half, and two above. One *relative* run even gets 73%.
+# with a thousand pictures luck moves a coin by only a point and a half. How come? The vectors of
+# the lower rows were drawn at random, so each of the eighteen cells has some random "leftness", the
+# same in every picture. Such a random order agrees with the true one a little too often or a little
+# too seldom, and another seed draws another one. (Six cells decide a third of the pictures, [those
+# of the last two columns](#Without-a-class-token), so luck has much to say.) In our six 1-D runs
+# you see both: four are below a half, and two above. One *relative* run even gets 73%.
 #
 # ### Hands of a clock
 #

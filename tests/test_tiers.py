@@ -175,24 +175,19 @@ def gpu(tmp_path, monkeypatch):
     matplotlib.use("agg")
 
 
-def made_smaller(number):
-    """The sources of a chapter's code cells."""
-    text = "\0".join(code(CHAPTERS[number]))
-    for said, done in SMALLER.get(number, {}).items():
-        assert text.count(said) == 1
-        text = text.replace(said, done)
-    return text.split("\0")
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.parametrize("number", CHAPTERS)
 def test_a_chapter_runs_on_a_gpu_and_has_a_place_for_its_record(
     number, gpu, capsys, monkeypatch
 ):
+    text = "\0".join(code(CHAPTERS[number]))
+    for said, done in SMALLER.get(number, {}).items():
+        assert text.count(said) == 1
+        text = text.replace(said, done)
     found = {"__name__": "__main__"}
     with WithNumbers() as stand_in:
-        for place, cell in enumerate(made_smaller(number)):
+        for place, cell in enumerate(text.split("\0")):
             name = f"chapter {number}, cell {place}"
             lines = cell.splitlines(keepends=True)
             # where `inspect.getsource` looks

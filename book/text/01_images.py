@@ -146,11 +146,11 @@ assert four[1] == "military uniform" and many[2] > four[2]
 print("surer of the mortarboard in 196 pieces than of the uniform in four")
 
 # %% [markdown]
-# It stops with 49, where you can still hunt for her: half a pair of glasses here, the
+# By 49 it has stopped, though you can still hunt for her: half a pair of glasses here, the
 # ribbons there. The model settles for a mortarboard, the flat cap of a graduation. And
 # with 196 it's surer of the mortarboard than it was of the uniform with four. A high
-# percentage doesn't mean that the network has seen what you see. (Each bar is an average
-# over the twenty orders.)
+# percentage doesn't mean that the network has seen what you see. (Each bar is the
+# average for the name below it over all twenty orders. The model itself always cuts 16×16.)
 #
 # So the order counts, and yet nothing inside the patches tells it. Taken as a heap, the
 # last panel and the portrait are the same. Each patch has to look at the others
@@ -217,7 +217,7 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # %% [markdown] tags=["predict"]
 # ## Ask each patch questions
 #
-# Those six numbers are how the portrait's first patch begins. A language model would now
+# Those six numbers are the first two pixels of the portrait's first patch. A language model would now
 # look its word up in a table and find a learned vector. With patches that can't work,
 # because you'll practically never meet the same 768 numbers twice.
 #
@@ -258,9 +258,9 @@ print((three @ questions).tolist())
 #
 # $\mathbf{x}_p^i$ is flat patch number $i$ of $N$. The small $p$ just says "patch"; the
 # large $P$ is its side in pixels, and $C$ is the number of channels. So $P^2 C$ follows
-# from how you cut: here it's 768. (Why 16 pixels and not 8? You'd pay [more than four times
-# as much](#What-sixteen-costs).) $D$ you choose. It's how wide the network is, 192 in
-# ViT-Ti.
+# from how you cut: here it's 768.
+#
+# $D$ you choose. It's how wide the network is, 192 in ViT-Ti.
 #
 # Here's the step in one picture, with three patches and the $\mathbf{E}$ of the real model.
 
@@ -283,7 +283,7 @@ figures.show(*drawings.embedding(picture, products))
 # and each is a column of $\mathbf{E}$, folded back into the shape of a patch.
 #
 # So there's a sliding window after all? Yes, but this one never looks across the edge of
-# a patch, and it's used only once.
+# a patch, and it's only at the entrance.
 
 
 # %% tags=["teaches"]
@@ -301,9 +301,9 @@ class PatchEmbedding(nn.Module):
 
 
 # %% [markdown]
-# Give your class the weights that the real model learned. Do both ways, cut and multiply or
-# convolve, lead to the same tokens? Each ends with a *bias*: one constant per question,
-# added to its answer.
+# Give your class the weights that the real model learned. Does the
+# convolution make the same tokens as cutting and multiplying? (Both end with a *bias*: one
+# constant per question, added to its answer.)
 
 # %%
 embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
@@ -326,7 +326,7 @@ with torch.no_grad():
 print("computed in double precision, equal to 12 decimals")
 
 # %% [markdown]
-# They do, and the box in the drawing is built. Let's break it.
+# It does, and the box in the drawing is built. Let's break it.
 #
 # ## Right shape, wrong numbers
 #
@@ -394,19 +394,18 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# There it hangs, slats and all. The network is fine. It read exactly what you wrote.
+# There it hangs, slats and all: in each patch, red, green and blue now lie one under another.
+# The network is fine. It read exactly what you wrote.
 # ([Why is it grey?](#Reshape-and-permute-by-hand))
 #
 # So loaded weights punish the wrong order at once. If you train from scratch, though, it's
 # harmless: training simply learns $\mathbf{E}$ [with its rows in that
-# order](#Reshape-and-permute-by-hand).
-#
-# Not every mistake is that kind. Cut with a bare `reshape`, and a word is a
-# strip of pixels from all across the picture. No $\mathbf{E}$ can undo that, and yet it may
-# cost so little that you [don't notice](#What-strips-cost).
+# order](#Reshape-and-permute-by-hand). (There's a mistake it can't undo: [a
+# strip](#What-strips-cost) instead of a patch.)
 #
 # > **Remember.** A shape says how many numbers there are, not which. Test every
-# > reordering with an image in which every mistake shows, or paste it back and look.
+# > reordering with an image in which every mistake shows. (Pasting back helps only if the
+# > way back doesn't repeat the mistake.)
 #
 # ## What the real model asks
 #
@@ -461,10 +460,10 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 # Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
 # no from the wall. And there she is, in one number per patch.
 #
-# Question 30 asks *how much brighter are you on the right?*, as you did with a pencil. The
+# Question 30 is the one from your pencil: *how much brighter are you on the right?* The
 # left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
-# how much brighter you are at the top. Is that just a nice story? It's nearly the truth,
-# [as you can check](#Do-they-ask-that?).
+# how much brighter you are at the top. Is that just a nice story? For 113 and 75
+# it's nearly the truth, for 30 only part of it, [as you can check](#Do-they-ask-that?).
 
 # %% [markdown] tags=["predict"]
 # ## How many answers does it need?
@@ -527,19 +526,19 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 # %% [markdown]
 # The liveliest third will do. With three answers per patch the model sees a tile roof,
 # with eight a space shuttle, with 32 a hat. At 64 she's in uniform. But it has to be the
-# right third: in ten tries, 64 questions picked at random never got there.
+# right third: in ten tries, 64 questions picked at random never got there. (The last panel is the
+# first of those ten.)
 #
-# The portraits show how much of her those answers hold. Each is painted with the kernels
-# of the questions that were asked, mixed so that it comes as close to the photograph as
-# they allow. You'd know her from eight, and even in the red jacket that the random
+# The portraits show how much of her those answers hold. To paint each, we mixed the
+# kernels of the questions that were asked, to come as close to the photograph as they can.
+# You'd know her from eight, and even in the red jacket that the random
 # questions gave her.
 #
 # With all 192, your own tokens have brought the model to its answer. (At the top of the
 # page it was 83%, for another crop.)
 #
 # So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
-# list of answers about one small square. You can make out her head in the answers to
-# question 113, because you see the whole grid. Each token knows only its own square.
+# list of answers about one small square. A third of the answers, and she's in uniform.
 #
 # ## What to take with you
 #
@@ -556,7 +555,8 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 #    shuffled one?
 # 2. When is `(c p q)` harmless, and when is it ruinous?
 # 3. What decides $P^2 C$, and what decides $D$?
-# 4. Why does half the patch size mean four times as many tokens?
+# 4. Why does half the patch size mean four times as many tokens? (And [what would you
+#    pay](#What-sixteen-costs) for 8 pixels instead of 16?)
 #
 # (To watch it once more, slowly: [Walk](try.md#Walk) takes one patch of Hopper all the way to
 # its token.)
@@ -815,7 +815,7 @@ figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
 # Neighbouring pixels are much alike, so a patch has less to say than it has numbers.
-# But don't read too much into it. This matrix was made for painting her, while the
+# Eight give you a face, 32 nearly the photograph. But don't read too much into it. This matrix was made for painting her, while the
 # learned $\mathbf{E}$ doesn't have to paint anything. It only has to keep what helps to
 # name the picture.
 #

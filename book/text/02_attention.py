@@ -136,8 +136,9 @@ entries = {0: 4, 90: 10, 180: 22, 270: 14, 360: 4}
 figures.show(*drawings.answers(directions, lines, entries))
 
 # %% [markdown]
-# A short query gives every wind a share, even the south. A longer one pulls the scores
-# apart, until only the best key counts. So the direction of a query says what it's
+# A short query gives every wind a share, even the south, so its answer isn't as near to 4
+# as you'd bet. A longer one pulls the scores apart, until only the best key counts. So
+# the direction of a query says what it's
 # looking for, and its length says how picky it is.
 #
 # In the figure, the query goes once around the compass. At length 50 the curve is four
@@ -282,8 +283,8 @@ for width in (4, 64, 1024):
 
 # %% [markdown]
 # In about two out of three. A score is a sum of 64 products, each with a variance of
-# one. They're uncorrelated, so the variances add up to 64. A typical score is the root
-# of that: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
+# one. They don't depend on each other, so the variances add up to 64. A typical score is
+# the root of 64: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
 #
 # What's wrong with a clear winner? Say one key has a typical score and the other has zero.
 # This is the share of the better key:
@@ -317,8 +318,8 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 #
 # Nobody tells the network that. It starts from three random matrices, gets the pixels of
 # 5,000 such `puzzles`, and is told which colours were right. (500 more, `unseen`, are for
-# testing.) A value here is six numbers, one per colour, so the average it takes home is
-# already its answer.
+# testing.) A value here is six numbers, one score per colour (code calls such scores
+# *logits*), so the average that a patch takes home is already its answer.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -330,7 +331,7 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 
 # %%
 def look(x, U_q, U_k, U_v):
-    """Patches (b, 16, 192) -> logits of six colours, and the map."""
+    """Patches (b, 16, 192) -> scores of six colours, and the map."""
     return attention(x @ U_q, x @ U_k, x @ U_v)
 
 
@@ -377,13 +378,14 @@ print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
 # By its colour. Look at the scores in the last line. An equal glyph lifts the score
-# from −32 to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
+# from −32 (that's the others) to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
 # not the patch itself.
 #
 # Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
 # line patches look at themselves. By step 20 some are in the trap: the purple square at the
-# end of the third row looks almost only at itself. Then they climb out, and in the end the
-# map is the right one, for a puzzle that the network has never seen. Nobody ever showed it
+# end of the third row looks almost only at itself. At step 40, on average, it's worse.
+# Then they climb out, and in the end the map is the right one, for a puzzle that the
+# network has never seen. Nobody ever showed it
 # a map.
 #
 # ## Several questions at once
@@ -455,10 +457,6 @@ assert torch.allclose(layer(x), alone, rtol=0, atol=1e-5)
 print(f"head by head or all at once: the same {alone.numel():,} outputs")
 
 # %% [markdown]
-# Two mistakes with this layer raise no error: dividing by [the root of $D$ instead of
-# $D_h$](#The-wrong-root), and using PyTorch's own layer [without
-# `batch_first=True`](#The-layer-off-the-shelf).
-#
 # ## To attention, a picture is a bag
 #
 # There's something this layer can't know. Shuffle the tokens before they go in, and compare:
@@ -516,7 +514,9 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
 # the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
 # above. Nobody built that in. And it isn't just this patch: over all patches of [four
-# photographs](#All-thirty-six-maps), that one neighbour gets between 61 and 75%.
+# photographs](#All-thirty-six-maps), that one neighbour gets between 61 and 75% of
+# the head's attention, on average over a photograph. (Mind the scales: yellow is ten times as
+# much there as in the other two blocks.)
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. (The last blocks, which we left out, mostly look at the
@@ -576,11 +576,10 @@ def likeness(tokens):
 
 def table(stages):
     """Print `likeness` of each stage, name -> tokens (n, d)."""
-    print("similarity of the      to the rest   to the cloth")
-    print("cloth of her cap       of it         of her jacket")
+    print("mean similarity      cap to cap   cap to jacket")
     for name, tokens in stages.items():
         among, across = likeness(tokens)
-        print(f"{name:20}{among:10.1f}{across:14.1f}")
+        print(f"{name:20}{among:11.1f}{across:16.1f}")
 
 
 # %% tags=["hide-input"]
@@ -606,22 +605,28 @@ bright."""
 label = "similarity to the cap's patch"
 grids = maps_of(stages)
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
-table(stages)
+order = [*shown[:3], "after block 1", "after block 4", shown[3]]
+table({name: usual[name] for name in [*order, "after block 8"]})
 
 # %% [markdown]
 # The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
 # gone dark. The table says the same for all of the dark cloth, seven patches of the cap and
 # twenty-one of the jacket. The cap came in as much like the jacket as like itself, and after
-# block 8 it's 0.8 like itself and 0.2 like the jacket. The dark square has found out what
-# it's a piece of, and nobody ever told it where a cap ends.
+# block 8 it's 0.8 like itself and 0.2 like the jacket.
 #
 # **Was that attention?** Positions did part of it, before anybody had looked at anything.
-# But see what attention *adds* to each token, at the plus sign in the drawing. In block 1,
-# whose heads look for dark cloth, the cap and the jacket get much the same. In block 8 the
-# pieces of the cap get nearly the same thing (0.9), and the jacket nothing like it (0.0).
+# After the first block, whose heads look for dark cloth, cap and jacket are alike again. By
+# the fourth they're apart. At the eighth the jacket is where it was, while the pieces of the
+# cap have moved closer together.
 #
-# And if you switch attention off, in any of three ways, the jacket stays at 0.6 or more.
-# (It's one photograph, and [not quite a proof](#Was-it-attention?).)
+# See what attention *adds* to each token, at the plus sign in the drawing. In the first block,
+# the cap and the jacket get much the same. In the eighth the pieces of the cap get nearly the
+# same thing, and the jacket nothing like it. And if you switch attention off, in any of three
+# ways, the jacket ends at 0.6 or more. (It's one photograph, and [no
+# proof](#Was-it-attention?).)
+#
+# So the dark square has found out what it's a piece of, and nobody ever told it where a cap
+# ends.
 #
 # ## What to take with you
 #
@@ -636,7 +641,7 @@ table(stages)
 # 1. What would go wrong in training if you didn't divide by $\sqrt{D_h}$?
 # 2. What would change if one matrix made both the queries and the keys?
 # 3. Why does a token need more than one head?
-# 4. Which symmetry does attention have, and what breaks it?
+# 4. What happens to the outputs if you shuffle the tokens, and what changes that?
 # 5. What did positions do for the cap, and what did attention add?
 #
 # And one that this page can't answer. Attention makes mixtures: you saw three tokens move
@@ -680,7 +685,9 @@ table(stages)
 #
 # ## Second reading
 #
-# Nothing below is needed for chapter 3.
+# Nothing below is needed for chapter 3. Two sections are about mistakes with this layer
+# that raise no error: dividing by [the root of $D$ instead of $D_h$](#The-wrong-root), and
+# using PyTorch's own layer [without `batch_first=True`](#The-layer-off-the-shelf).
 #
 # ### Was it attention?
 #
@@ -733,8 +740,7 @@ table(stages)
 
 # %% [markdown]
 # Only the network itself tells cap from jacket clearly. "All alike" keeps some of what
-# the positions gave it. We show block 8 because its gap is the widest; after block 12
-# it's still the network alone that has one, though it's narrower.
+# the positions gave it. We show block 8 because its gap is the widest.
 #
 # Without positions every head may look around, but the cap comes out no more like
 # itself than like the jacket. Two patches that are almost equal ask almost the same,
@@ -765,7 +771,8 @@ for number in (1, 8):
 # In block 1 attention adds much the same to cap and jacket, and yet they come out a little
 # less alike. What it adds points against the tokens (the cosine of the two is −0.6 on the
 # cap), so it takes away some of what dark cloth has in common. Then the MLP makes cap and
-# jacket as alike as they ever were. In block 8, both halves pull the same way.
+# jacket nearly as alike as they were at the start. By block 4 the jacket is down to 0.2. In
+# block 8 it stays there, while the pieces of the cap move closer together.
 #
 # ### Nothing learned
 #
@@ -847,10 +854,6 @@ for name, divisor in {"1": 1, "√D_h": 64**0.5, "√D": 768**0.5}.items():
 # idea of this chapter. A network trained that way can make up for it with a larger
 # $\mathbf{U}_q$. But load weights that were trained with $\sqrt{D_h}$ into such code,
 # and they compute a different function without any warning.
-#
-# Isn't there a catch? Dividing by 8 also makes the gradient 8 times smaller on its way back.
-# But in the figure of [Why divide?](#Why-divide?) the slope is hundreds of times steeper, so
-# far more gets through.
 #
 # ### The layer off the shelf
 #
@@ -1047,7 +1050,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 #    There the softmax is flat, and training can't tell a better query from a worse one.
 # 2. Token 1 would score token 3 exactly as token 3 scores token 1, and a patch could hardly
 #    avoid finding itself.
-# 3. One softmax returns one average. From two values you need to know, it makes one number.
+# 3. One softmax returns one average. Where you need two values, it gives you one number.
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
 # 5. Positions pulled its cloth and the jacket's apart. Attention then gave the pieces of the
 #    cap nearly the same thing, and the jacket something else, most clearly in block 8.

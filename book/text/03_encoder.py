@@ -207,11 +207,13 @@ compare({"+ add": z})
 
 # %% [markdown]
 # The table gives the size of a typical number, compared with the start, and the spread. A
-# fifth is no longer fog. But look at the size!
+# spread of 21% is no longer fog. But look at the size!
 #
 # Your pencil has shown you why: the mean doubled. Averaging shrinks only what differs, and
-# leaves alone what the tokens have in common. So a layer writes about as much of that as it
-# reads. Its matrices turn what it writes in a random direction, and in 192 dimensions that's
+# leaves alone what the tokens have in common. So of what they have in common, a layer writes
+# about as much as it reads.
+#
+# Its matrices turn what it writes in a random direction, and in 192 dimensions that's
 # nearly at a right angle to the stream. By Pythagoras, each addition then makes the stream
 # not twice but about $\sqrt2$ times as long, and 24 of them make roughly
 # $\sqrt2^{\,24} = 4096$.
@@ -279,16 +281,23 @@ for layer in layers:
     alone = layer(layer_norm(alone))
 compare({"norm, but no add": alone, "+ norm": z})
 
+# %% [markdown]
+# Now what a layer writes no longer grows with the stream. A step is about as long as the
+# start was, and the start and 24 such steps, all at right angles, make a vector
+# $\sqrt{25} = 5$ times as long.
+#
+# The spread is 21%, as it was without the norm: the plus sign looks after the differences, the
+# norm after the size. Drop the plus sign, and it's fog again.
+#
+# And the favourites?
+
 # %% tags=["hide-input"]
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Now what a layer writes no longer grows with the stream. The start and 24 steps of
-# the same length, all at right angles, make a vector $\sqrt{25} = 5$ times as long.
-#
-# And attention is open again. The favourite of a patch gets about 1%, twice what it would
-# get if all 196 were treated alike. A new layer has hardly an opinion yet, and that's how
-# it should begin. But drop the plus sign, and it's fog again.
+# Attention is open again. The favourite of a patch gets 4% at first. In deep layers, where
+# the tokens have more in common, it gets about 1%, twice what it would get if all 196 were
+# treated alike. A new layer has hardly an opinion yet, and that's how it should begin.
 #
 # ## Then think for yourself
 #
@@ -445,7 +454,7 @@ figures.show(*drawings.likeness(None, streams, CAP))
 # ## Take one part out
 #
 # Does a block need all of its parts? Take one out of every block, and ask about Hopper, a cat
-# and a cup of coffee. One thing to know: the model reads its answer from one extra token,
+# and a cup of coffee. (With the norms, the last one goes, too.) One thing to know: the model reads its answer from one extra token,
 # *row 0*, which belongs to no patch. (It's the class token of the drawing.)
 #
 # **Which part, left out, has to give exactly the same answer for all three photographs, down
@@ -507,6 +516,9 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
 # %% tags=["hide-cell"]
 for name, network in networks.items():
     ask(name, network)
+kept = deepcopy(networks["no norms"])
+kept.norm = model.norm
+ask("last norm kept", kept)
 
 # %% tags=["hide-input"]
 given, beside = {}, {"size": [], "spread": []}
@@ -522,13 +534,16 @@ figures.show(*drawings.parts(shown, given, beside))
 # Attention. Without it row 0 never hears about any patch, so every photograph is the same
 # jigsaw puzzle.
 #
-# The other three look, and still go wrong, each in its own way. The two columns on the right
-# help you see how: they're the size and the spread of Hopper's tokens after block 12.
+# The other three look, and still go wrong, each in its own way. For the first two, the columns
+# on the right tell you how: they're the size of Hopper's tokens after block 12, compared with
+# the start, and their spread.
 #
 # * Without **plus signs** it's fog again: the spread is 0.
 # * Without **norms** the stream is more than five times as large as it should be, and the
-#   network is sure of nonsense, such as a slide rule in the cup.
-# * Without **MLPs** row 0 still looks, or the percentages would be equal. But it draws the
+#   network is sure of nonsense, such as a slide rule in the cup. (Keep the last norm, and it's
+#   nonsense that it isn't sure of: 25% at most.)
+# * Without **MLPs** row 0 still looks, or the cat would get the same percentage as the
+#   others. But it draws the
 #   same conclusion every time.
 #
 # (None of these networks was trained that way. One that was might find a way around it.)
@@ -601,13 +616,15 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 #
 # In the last four blocks the answers arrive. First comes something close, then the thing
 # itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup, then the
-# espresso in it. You've just watched a network make up its mind.
+# espresso in it.
 #
 # This trick is known as the *logit lens* ([nostalgebraist
 # 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
 # on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the
 # head was trained to read the stream after block 12. When it says "hook" after block 5,
 # there may be a uniform in the stream that it can't read yet.
+#
+# Still: you've just watched a network make up its mind.
 #
 # And what goes through its head when it sees a photograph of *yours*? [Ask
 # it](try.md#Photograph), block by block.
@@ -828,9 +845,9 @@ assert fast < 0.5 * constant and slow < 0.75 * constant < 0.9 * constant < stuck
 print("pre-norm learns; post-norm only with the smaller rate")
 
 # %% [markdown]
-# At the full rate the first steps are rough. Then pre-norm learns. Post-norm at the same rate
-# falls to the loss of a network that doesn't look and always answers with how
-# often each digit occurs, and for these twenty steps it stays there. At a tenth of the rate
+# At the full rate the first steps are rough. Then pre-norm learns. At the same rate,
+# post-norm falls to 2.2 and stays there for these twenty steps. That's the loss if you never
+# look and only know how often each digit occurs. At a tenth of the rate
 # it learns too, only more slowly. (That's one seed, and a small task.) In practice post-norm
 # usually gets a *warm-up*, a rate that starts near zero and climbs. [Xiong et al.
 # 2020](https://arxiv.org/abs/2002.04745) trace the need for it to large gradients near the

@@ -405,7 +405,7 @@ print("checked: the hybrid is close to the better one or ahead")
 #
 # A convolution knew two things from birth, and the second one is still left: neighbours belong
 # together. Let's take that away. Cut every picture into pieces, and put them back in another
-# order, the same for all pictures. Everything is still there. Only the neighbours have changed.
+# order, the same for all pictures. Everything is still there; only the neighbours have changed.
 
 
 # %%
@@ -473,7 +473,7 @@ print("checked: the logits are the same to three digits and more")
 # Word for word the same! In the pieces you see fur and bits of eyes, but no face, and you never
 # will. The ViT sees the cat as before, because attention by itself has no idea of neighbours. Where
 # its patches are, it knows only from the 196 rows of its table, and whatever its weights make of
-# them. Shuffle the table along, and nothing has happened.
+# them. If the table is shuffled along with the patches, nothing has changed for the network.
 #
 # It isn't only the cat. Above each photograph is what the ViT says of it. Under the pieces, the red
 # words are what it says of those, and the green ones what it says once its table is in the same
@@ -550,9 +550,9 @@ figures.show(*bias.jumbled(jumbled))
 #
 # **6.** ★★★ Train one yourself, in a terminal: `vitedu train digits
 # dataset=glyphs-same-off-10k model.image_size=16 model.patch_size=4 augment.shift=0
-# augment.rotate=0 augment.scale=0`. For a thousand steps its loss stays at a coin's 0.69. Find a change
-# other than more steps that gets a ViT with patches of 4 further than the 55% above. (We don't know
-# how far it can get.) How would you show that it wasn't luck?
+# augment.rotate=0 augment.scale=0`. For a thousand steps and more, its loss stays at a coin's 0.69.
+# Find a change other than more steps that gets a ViT with patches of 4 further than the 55% above.
+# (We don't know how far it can get.) How would you show that it wasn't luck?
 #
 # ## Second reading
 #
@@ -703,8 +703,8 @@ compared(
 # can stand in for more pictures. But it's no disaster: inside a piece, neighbours are still
 # neighbours, and the weights are still shared.
 #
-# And a new ViT, whose table of positions is random? To that, no order is more natural than another,
-# so on average a shuffle can't cost it anything.
+# And a new ViT, whose table of positions is random? To such a ViT, no order is more
+# natural than another, so on average a shuffle can't cost it anything.
 #
 # ### What the paper measured
 #

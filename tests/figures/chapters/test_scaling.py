@@ -43,7 +43,8 @@ def test_the_band_has_its_ends_in_words():
     )
     assert "5.0 times (4.0 to 7.0, stretched 8.0 to 14.0) at 55 exa" in alt
     assert "3.0 times (2.0 to 5.0, stretched 4.0 to 10.0) at 1,200" in alt
-    assert words(figure.axes[0]) == ["R152x2", "the paper: 2 to 4"]
+    said = ["R152x2", "the paper: 2 to 4", "draws", "stretched"]
+    assert words(figure.axes[0]) == said
 
 
 def test_every_set_has_its_interval():

@@ -20,7 +20,6 @@ FRESH = 76_800  # 1,200 steps of 64: as many as never come back
 NUMBERS = {"300": 300, "1k": 1_000, "3k": 3_000, "10k": 10_000, "30k": 30_000}
 NUMBERS |= {"fresh": FRESH}
 TICKS = {place: name for name, place in NUMBERS.items()} | {FRESH: "77k"}
-NARROW = TICKS | {NUMBERS["30k"]: ""}  # no room for all
 SHIFTS = {"hybrid": 0.92, "resnet": 1.0, "vit": 1.08}  # to tell them apart
 CONTRAST = 1.7  # of the puzzles' greys, 0.25 and 0.75
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
@@ -74,15 +73,18 @@ def pieces(shown: Mapping[str, Tensor], alt: str) -> tuple[Figure, str]:
 def jumbled(
     shown: Mapping[str, tuple[Tensor, Tensor, Sequence[str]]],
 ) -> tuple[Figure, str]:
-    """Photographs (3, h, w) in 0..1, in pieces too, and two answers to those.
+    """Photographs (3, h, w) in 0..1, in pieces too, and three answers.
 
-    The second is given with the table of positions in the pieces' order.
+    One is to the whole, one to the pieces, and the last one to the pieces with
+    the table of positions in their order.
     """
-    figure, (above, below) = chart(WIDTH, 4.5, 2, len(shown))
+    figure, (above, below) = chart(WIDTH, 4.85, 2, len(shown))
     told = []
-    for over, axes, (name, (whole, picture, (alone, both))) in zip(
+    for over, axes, (name, (whole, picture, answers)) in zip(
         above, below, shown.items(), strict=True
     ):
+        first, alone, both = answers
+        over.set_title(first, fontsize=11)
         draw_picture(over, whole)
         draw_picture(axes, picture)
         for each in (over, axes):
@@ -93,12 +95,15 @@ def jumbled(
         look |= {"color": ATTENTION, "weight": "bold", "linespacing": 1.3}
         words = both.replace(", ", "\n")
         axes.text(0.5, -0.33, words, fontsize=11, **look)
-        told.append(f"{name}: {alone}; with its table shuffled too: {both}")
+        told.append(
+            f"{name}: {first}; in pieces: {alone}; with its table shuffled "
+            f"too: {both}"
+        )
     alt = (
-        "Three photographs, and under each its 196 pieces in another order, "
-        "where nothing can be made out. Below them, in red, what the ViT says "
-        "of the pieces, and in green what it says with its table of positions "
-        f"in the same order. {'. '.join(told)}."
+        "Photographs with what the ViT says of them, and under each its 196 "
+        "pieces in another order. Below, in red, what the ViT says of the "
+        "pieces, and in green what it says with its table of positions in the "
+        f"same order. {'. '.join(told)}."
     )
     return figure, alt
 
@@ -127,10 +132,9 @@ def by_number(
         axes.axhline(50, color=PALE, linestyle=":", linewidth=1)
         axes.set_title(title, fontsize=12)
         axes.set(xscale="log", xlim=(230, 100_000), ylim=(46, 103))
-        ticks = TICKS if rows[place // 2] == [place] * 2 else NARROW
-        axes.set_xticks([*ticks], ticks.values())
+        axes.set_xticks([*TICKS], TICKS.values())
         axes.minorticks_off()
-        axes.tick_params(labelsize=10)
+        axes.tick_params(labelsize=10 if place // 2 == len(rows) - 1 else 9)
         bare(axes)
         told.append(f"{title.replace(chr(10), ' ')}: {'; '.join(said)}")
     dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.6}

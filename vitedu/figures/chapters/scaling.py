@@ -36,7 +36,9 @@ def table(
             f"{len(cost)} {name}s from {accuracy.min():.1f} to "
             f"{accuracy.max():.1f}%"
         )
-        _name(axes, named, cost, accuracy, (-8, -4), "right")
+        below = family == "resnet"  # the others have neighbours there
+        place = ((0, -18), "center") if below else ((-8, -4), "right")
+        _name(axes, named, cost, accuracy, *place)
     _costs(axes)
     axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
     axes.legend(fontsize=11, frameon=False, loc="lower right")
@@ -80,7 +82,7 @@ def laws(
     axes.annotate("", (there, height), (budget, height), arrowprops=look)
     look = {"color": CLASS, "weight": "bold"}
     times = f"{there / budget:.1f} times"
-    note(axes, times, (budget, height), (6, 6), 12, **look)
+    note(axes, times, (budget, height), (0, 8), 11, **look)
     _costs(axes)
     axes.set_yticks([4, 5, 6, 8, 10], ["4", "5", "6", "8", "10"])
     axes.minorticks_off()
@@ -109,7 +111,6 @@ def times(
     """
     figure, axes = chart(WIDTH, 3.3)
     axes.set_yscale("log")
-    axes.axhspan(*PAPER, color=PALE, alpha=0.35, linewidth=0)
     for low, high in (wide, ends):
         look = {"alpha": 0.22, "color": ATTENTION, "linewidth": 0}
         axes.fill_between(budgets.numpy(), low.numpy(), high.numpy(), **look)
@@ -121,6 +122,10 @@ def times(
     note(axes, name, place, (8, -4), 11, color=PATCHES)
     said = "the paper: 2 to 4"
     note(axes, said, (budgets[0].item(), 2), (6, 5), 11, color=DARK)
+    fifth = len(budgets) // 5  # where the bands are wide enough for words
+    for words, high, drop in (("draws", ends, -18), ("stretched", wide, 4)):
+        edge = budgets[fifth].item(), high[1, fifth].item()
+        note(axes, words, edge, (0, drop), 11, color=ATTENTION)
     _costs(axes)
     axes.set(xlim=budgets[[0, -1]].tolist(), ylim=(0.9, 12))
     axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
@@ -136,7 +141,7 @@ def times(
         "How many times a ViT's compute a ResNet needs for the same error, "
         f"with a dark band around it and a wider light one: {first} at "
         f"{budgets[0]:.0f} exaFLOPs, falling to {last} at {budgets[-1]:,.0f}. "
-        "A grey band from 2 to 4 is the paper's sentence. A point says that "
+        "Dotted lines at 2 and 4 are the paper's sentence. A point says that "
         f"{name} needs {place[1]:.1f} times {place[0]:.0f}."
     )
     return figure, alt
@@ -151,6 +156,8 @@ def sets(
     """
     figure, axes = chart(WIDTH, 2.9)
     axes.axvspan(*PAPER, color=PALE, alpha=0.35, linewidth=0)
+    place = (PAPER[0] * PAPER[1]) ** 0.5, 1 - len(found)
+    note(axes, "the\npaper", place, (0, 5), 11, color=DARK, ha="center")
     told = []
     for place, (name, (value, low, high)) in enumerate(found.items()):
         color = DARK if place else CLASS
@@ -172,7 +179,7 @@ def sets(
     bare(axes)
     alt = (
         "How many times a ViT's compute a ResNet needs, for each data set "
-        f"with the interval of its draws: {'; '.join(told)}. A grey band from "
+        f"with its interval: {'; '.join(told)}. A grey band from "
         "2 to 4 is the paper's sentence."
     )
     return figure, alt

@@ -10,8 +10,8 @@ import vitedu
 # Take some handwritten digits, make them small, and put each on a larger sheet of paper,
 # always near the upper left corner. Two networks learn to read them there. One is a small
 # version of your ViT from [chapter 4](04_vit.ipynb). The other is a *ResNet*, a deep
-# network of *convolutions*, with about half as many weights. Both divide a sheet of 28×28
-# pixels into 7×7 places.
+# network of *convolutions*, with about half as many weights (38,500 instead of 72,100).
+# Both divide a sheet of 28×28 pixels into 7×7 places.
 #
 # Then we move the digits.
 
@@ -94,8 +94,9 @@ figures.show(*photos.pictures(panels, alt))
 
 
 # %% [markdown]
-# A hidden cell loads 2,500 digits of 14×14 pixels, builds the two `networks`, and defines
-# `at(digits, row, column)`, which puts digits on empty sheets.
+# Hidden cells load 2,500 digits of 14×14 pixels and define `at(digits, row, column)`, which
+# puts digits on empty sheets. `small_vit` and `small_resnet` build our two `networks`,
+# `new(build)` starts one from seed 0, and `readings(network)` tests it all over the sheet.
 
 
 # %% tags=["hide-input"]
@@ -194,7 +195,8 @@ figures.show(*resnets.sheets(sample, read, APART))
 #
 # $$ y_{ij} = \sum_c \sum_{a=-1}^{1} \sum_{b=-1}^{1} w_{cab} \; x_{c,\,i+a,\,j+b} $$
 #
-# Here's the same as a loop, in which a slice takes all nine steps at once:
+# Here's the same as a loop, in which a slice takes all nine steps at once. (It counts from
+# the kernel's upper left corner, not from its middle, so its `y[0, 0]` is $y_{11}$.)
 
 
 # %%
@@ -292,7 +294,8 @@ figures.show(*resnets.matrices(layers))
 # **Where will a ViT without positions read?**
 #
 # * in its corner, as before
-# * everywhere, as well as in its corner
+# * everywhere, as well as the first ViT did in its corner
+# * everywhere, but not as well as the first ViT did in its corner
 # * nowhere
 
 
@@ -325,13 +328,14 @@ figures.show(*resnets.sheets(None, three, APART, framed=True))
 # Either it knows what is above what, and has to be shown every place, or it reads
 # everywhere, and badly.
 #
-# The ResNet has both. Its kernels see what's above what, and at its end it takes the mean
-# of all places, and forgets where something was.
+# The ResNet has both. Its kernels see what's above what, and at the end it averages over
+# all places, so it forgets where anything was.
 #
 # ## A block of your own
 #
-# How do you build such a network? A ResNet is a river with branches, as a ViT is: each
-# block adds something to the stream that runs through.
+# How do you build such a network? It takes us two sections, and then the digits come back.
+# A ResNet is a river with branches, as a ViT is: each block adds something to the stream
+# that runs through.
 #
 # In a deep network, a map has many *channels*, one for each kernel that made it. (A
 # photograph has three, its colours.) That makes looking around expensive: from 256 channels
@@ -343,14 +347,14 @@ figures.show(*resnets.sheets(None, three, APART, framed=True))
 figures.show(*resnets.units("v1"))
 
 # %% [markdown]
-# *ReLU* sets everything below zero to zero. Two parts come from the package: `norm`, a
-# cousin of LayerNorm [for maps](#A-norm-that-minds-its-own-business), and `conv`, a
-# convolution with [a frame of zeros](#One-zero-too-many) around its map, so that only a
-# stride makes the map smaller. (It also keeps its [kernels' means at
-# zero](#Only-the-pattern-counts).)
+# *ReLU* sets everything below zero to zero. Two parts come ready-made: `norm`, a cousin of
+# LayerNorm [for maps](#A-norm-that-minds-its-own-business), and `conv`, a convolution with
+# [a frame of zeros](#One-zero-too-many) around its map, so that only a stride makes the map
+# smaller. (It also keeps [each kernel's mean at zero](#Only-the-pattern-counts) and its
+# deviation at one.)
 #
-# The narrow part has `m` channels. Where the stream changes its size or its channels,
-# `downsample` makes it fit.
+# The narrow part has `m` channels, 64 in our example. Where the stream changes its size or
+# its channels, `downsample` makes it fit. (The drawing leaves that out.)
 
 # %%
 conv, norm = StdConv2d, partial(nn.GroupNorm, 32, eps=1e-6)
@@ -453,9 +457,9 @@ class Plain(Block):
 
 
 # %% [markdown] tags=["predict"]
-# Two networks of such blocks learn to read the 2,500 small digits, without sheets. One has 2
-# blocks, the other 17 and eight times the weights. **Which of them reads more of the digits
-# that it learned from?**
+# Two networks of such blocks learn to read the 2,500 small digits, without sheets. One has
+# 2 blocks, the other 17 and eight times the weights. (Both begin with the small ResNet's
+# root, `small_root`.) **Which of them reads more of the digits that it learned from?**
 #
 # * the one with 2 blocks
 # * the one with 17 blocks
@@ -478,7 +482,7 @@ for depth, block in product((2, 17), (Plain, Block)):
 # what the shallow one does, if fifteen of its blocks just passed on what they get. But
 # for a plain block, even passing things on is something to learn.
 #
-# With the plus, what came in is still there at the end, and the deep network learns its
+# With the plus, a block needn't learn to pass things on, and the deep network learns its
 # digits best of all four. (On new ones it isn't ahead: there you see it overfit.) That was
 # the answer of [He et al. 2016a](https://arxiv.org/abs/1512.03385), who had seen 56 plain
 # layers do worse than 20, in training, too. The plus in your encoder block in [chapter
@@ -486,13 +490,14 @@ for depth, block in product((2, 17), (Plain, Block)):
 #
 # ## A feature map is a row of tokens
 #
-# Can the two networks work together? After three of its four stages, a ResNet-50 has
-# turned a photograph of 224×224 pixels into a *feature map* of 14×14 places with 1,024
-# channels. Does 14×14 ring a bell? It's how many patches ViT-B/16 cuts.
+# Can the two networks work together? After three of its four stages, a ResNet-50 has turned
+# a photograph of 224×224 pixels into a *feature map* of 14×14 places with 1,024 channels.
+# Does 14×14 ring a bell? It's the grid of patches that ViT-B/16 cuts.
 #
 # So treat each place as a patch! Patch $i$, written $\mathbf{x}_p^i$, isn't raw pixels any
 # more, but what a network has made of them. Times $\mathbf{E}$, as in [chapter
-# 1](01_images.ipynb), it's a token.
+# 1](01_images.ipynb), it's a token. (In the code, `small_backbone` is our small ResNet
+# without its mean and its head.)
 
 # %% tags=["hide-input"]
 figures.show(*resnets.stem())
@@ -564,8 +569,8 @@ figures.show(*resnets.sheets(None, three, APART, framed=True))
 
 # %% [markdown]
 # Hardly anything, and far away it now reads more than twice as many! This hybrid doesn't
-# have to choose. When its ViT begins to read, the convolutions have already seen what's
-# above what, and nothing ties it to a place. (One seed.)
+# have to choose. The convolutions have seen what's above what before the ViT begins to
+# read, and nothing ties that ViT to a place. (One seed.)
 #
 # ## Digits everywhere
 #
@@ -605,12 +610,12 @@ for name, build in (("ViT", small_vit), ("ResNet", small_resnet)):
     print(f"new digits anywhere {filled[name].mean():.0f}%")
 
 # %% [markdown]
-# What the ResNet learns in one place, it knows in all of them. The ViT has to be shown each
-# place, and 180 sheets aren't many: it's right about only 70% of the digits that it *learned*
-# from.
+# What the ResNet learns in one place, it knows wherever its strides lead, in steps of four
+# pixels. The ViT has to be shown each place, and 180 sheets aren't many: it's right about
+# only 70% of the digits that it *learned* from.
 #
 # So perhaps it just lacks practice. On a GPU, we gave both the same 2,500 digits, but on
-# two million sheets:
+# two million sheets, about 9,000 for each place:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 longer = results.read("digits-anywhere")
@@ -654,7 +659,7 @@ figures.show(*resnets.sheets(None, three, APART))
 # 1. A convolution has locality and weight sharing from the start. What it learns in one
 #    place, it can use everywhere, as far as its strides allow. A ViT has positions, so it
 #    has to be shown.
-# 2. A block adds to its input, so nothing that came in is lost. Without the plus, a deep
+# 2. A block adds to its input, so it needn't learn to pass it on. Without the plus, a deep
 #    network may not even learn its own training pictures.
 # 3. In a hybrid, each place of a ResNet's feature map is a patch. In the paper, that
 #    helps most [when compute is short](#Six-networks-of-the-paper).
@@ -982,12 +987,10 @@ figures.show(*resnets.units("v1", "v2"))
 # norm comes first, and the stream is left alone. In the package,
 # `vitedu.resnet("R50x1")` is v1 and `vitedu.resnet("BiT-R50x1")` is v2.
 #
-# *timm*, the best-known collection of such models for PyTorch, has both families under
-# one name, `resnetv2`. In both it divides a kernel by $\sqrt{\sigma^2 + 10^{-8}}$, and its
-# v1 has GroupNorm's epsilon from v2. Let's set timm's epsilons as in the table, and
-# compare logits on random weights: the largest difference as a share of the largest
-# logit. (v1 adds its epsilon outside the square root, and timm inside, so nothing makes
-# them equal. The hybrid's weights are drawn so large that neither counts.)
+# *timm*, the best-known collection of such models for PyTorch, has both families under one
+# name, `resnetv2`, with other epsilons. Two folded cells set them as in the table, and find
+# the same logits on random weights. (timm's v1 has its epsilon inside the square root, so
+# the hybrid's weights are drawn so large that it doesn't count.)
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -1139,11 +1142,10 @@ print(f"new by rate: {tried}")
 print(f"{long['hardware']}, {long['date']}: {long['command']}")
 
 # %% [markdown]
-# Now it isn't short of steps: it knows all of its shapes, and is still wrong about more
-# than half of the new ones. (The largest rate was the best, so a larger one might get a
-# few points more.) From 3,000 shapes, with an eighth of that compute, the ResNet is right
-# about 95%. So with few pictures, pictures *are* what the ViT lacks, but you only see it
-# once it has had enough steps.
+# Now it knows all of its shapes, and is still wrong about more than half of the new ones.
+# (The largest rate was the best, so a larger one might get a few points more.) So with few
+# pictures, pictures *are* what the ViT lacks, but you only see it once it has had enough
+# steps.
 #
 # With 100,000 shapes, nobody lacks pictures: all three are as good on new ones as on their
 # own. The ResNet and the hybrid are done. The ViT is at 90% of both, so it could still use

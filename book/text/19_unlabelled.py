@@ -93,9 +93,9 @@ noise.argsort(), noise.argsort().argsort(), noise.argsort().argsort() < 2
 
 
 # %% [markdown]
-# For many pictures at once it looks the same. In each of them as many patches stay, so what's
-# left fits into one tensor. (`num_hidden` does the rounding: a quarter of 49 is 12.25, so twelve
-# stay.)
+# For many pictures at once it looks the same. The same number of patches stays in each, so
+# what's left fits into one tensor. (`num_hidden` does the rounding: a quarter of 49 is
+# 12.25, so twelve stay.)
 
 
 # %% tags=["teaches"]
@@ -181,13 +181,14 @@ print("check: step by step, it's what model.complete does")
 
 # %% [markdown]
 # People call the pair *asymmetric*: a large network that understands and never meets a mask
-# token, and a small one that paints, to be thrown away when all you want is features. Together
-# they do less than half of the work that a ViT has with all 49 patches.
+# token, and a small one that paints, to be thrown away when all you want is features.
+# Together they do 44% of the work that a ViT has with all patches. (It's `all_of_it` in the
+# folded cell above.)
 #
-# What's a good answer? One whose pixels are close to the true ones. Call the set of
-# hidden patches $\mathcal{H}$, their true pixels $\mathbf{x}_i$ and the answers
-# $\hat{\mathbf{x}}_i$. A patch of $P \times P$ pixels with $C$ channels has $P^2 C$ numbers
-# (ours 16). The loss is the mean squared error,
+# What's a good answer? One whose pixels are close to the true ones. Call the set of hidden
+# patches $\mathcal{H}$, their number $|\mathcal{H}|$, their true pixels $\mathbf{x}_i$ and
+# the answers $\hat{\mathbf{x}}_i$. A patch of $P \times P$ pixels with $C$ channels has
+# $P^2 C$ numbers (ours 16). The loss is the mean squared error,
 #
 # $$ \ell = \frac{1}{|\mathcal{H}|} \sum_{i \in \mathcal{H}} \frac{1}{P^2 C}
 # \lVert \hat{\mathbf{x}}_i - \mathbf{x}_i \rVert^2 . $$
@@ -282,9 +283,10 @@ print("check: hidden first, the encoder can't tell where its patches were")
 #
 # ## Can you read it?
 #
-# A low error is one thing. Can anybody read what the network paints? Let's ask a network that has
-# only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `reads` tells how many
-# of the 500 test digits it names correctly, and `hidden` is True for every covered pixel.
+# A low error is one thing. Can anybody read what the network paints? Let's ask a network
+# that has only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `whole`
+# has 500 test digits, and `reads` tells what share of them it names correctly. `covers` is
+# their mask, and `hidden` is the same for each pixel.
 
 # %% tags=["hide-input"]
 classifier = vitedu.load("mnist-tiny")
@@ -354,9 +356,11 @@ assert sorted(error, key=error.get) == best
 print("check: the copy is further from the truth, and easier to read")
 
 # %% [markdown]
-# The mean digit is even harder to read than black. But the copy wins, and by far. Now look at its
-# error! Its pixels are *further* from the truth than our network's, and even than the mean digit's.
-# How can a worse picture be easier to read? Here are the first six of the 500:
+# The mean digit is even harder to read than black. But the copy wins, and by far. Now look
+# at its error! Its pixels are *further* from the truth than our network's, and even than
+# the mean digit's. (That one was a little higher in the curve above, where it's over all
+# pixels of the training digits.) How can a worse picture be easier to read? Here are the
+# first six of the 500:
 
 # %% tags=["hide-input"]
 rows = {"painted": filled[:6], "copied": ways["copied"][:6]}
@@ -364,9 +368,12 @@ rows = {name: shown(images) for name, images in rows.items()}
 figures.show(*unlabelled.completed(shown(whole[:6]), covers[:6], rows))
 
 # %% [markdown]
-# The copy settles for one digit, with sharp strokes. It may be quite a wrong one: look what becomes
-# of the 4. But more often it's right. Our network hedges. Where there could be a 4 or a 9, the
-# squared error is lowest for something between the two, in grey.
+# The copy settles for one digit, with sharp strokes. It may be quite a wrong one: look what
+# becomes of the 2, the 1 and the 4. These six are unlucky for it. Over all test digits,
+# it's right more often than our network.
+#
+# Our network hedges. Where there could be a 4 or a 9, the squared error is lowest for
+# something between the two, in grey.
 #
 # You can watch it hedge. Choose what it may see: `keep` has a 1 for each patch that stays. Leave
 # about twelve, since that's what it has learned with. On the site you can do it by hand: which
@@ -454,11 +461,11 @@ figures.show(*unlabelled.bought(record))
 # up.
 #
 # The right panel is the other use: set the network free, and fine-tune all of it with the
-# thousand labels. ([Each start has its own learning rate](#Which-rate?).) After 450 steps MAE's
-# start leads by twenty points. But look at the dashed lines, for the digits that they've learned
-# from. From scratch, the network doesn't know its *own* thousand yet. So MAE's start gets there
-# *sooner*, and that's all we can say here. To count what it's worth in labels, we have to vary
-# their number.
+# thousand labels. ([Each start has its own learning rate](#Which-rate?), chosen on held-out
+# digits.) After 450 steps MAE's start leads by twenty points. But look at the dashed lines,
+# for the digits that they've learned from. From scratch, the network doesn't know its *own*
+# thousand yet. So MAE's start gets there *sooner*, and that's all we can say here. To count
+# what it's worth in labels, we have to vary their number.
 #
 # ## Counted in labels
 #
@@ -466,13 +473,21 @@ figures.show(*unlabelled.bought(record))
 #
 # * **from scratch**, with random weights;
 # * **MAE**, which has looked at 45,000 photographs, 28 times each, without labels;
-# * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: it spoils half
-#   of the patches, and a linear head names [the mean colour of
-#   each](#Masked-patch-prediction), one of 512;
-# * **drawn shapes**: it has had labels, but for something else, rings and stars for example.
+# * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: it
+#   spoils half of the patches (most of them become blanks), and a linear head names [the
+#   mean colour of each](#Masked-patch-prediction), out of 512 colours;
+# * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
 #
-# The last three did the same amount of work. Then come the labelled photographs, and 400 steps
-# for everybody.
+# The last three did the same amount of work. Then come the labelled photographs, and 400
+# steps for everybody.
+
+# %% [markdown] tags=["predict"]
+# Each start was given few labels, then more. **With how many labels is scratch as good as
+# MAE with 500?**
+#
+# * with as many
+# * with about twice as many
+# * with about ten times as many
 
 # %% tags=["hide-input"]
 cifar = results.read("unlabelled-cifar")["metrics"]
@@ -489,15 +504,16 @@ figures.show(*unlabelled.by_labels(cifar))
 # thousand.** So in these 400 steps, having looked at pictures without labels saves half of the
 # labels, or more.
 #
-# Take the long arrow with a grain of salt. The more labels, the less the network from scratch is
-# done after 400 steps. With five thousand it knows only half of its own photographs, and in
-# [chapter 6](06_recipe.ipynb) more steps took it to 52.5% (one run). Nor is any of it free: MAE's
-# pretraining went through twelve times as many pictures as the fine-tuning. But nobody had to
-# label them.
+# Take the long arrow with a grain of salt. The more labels there are, the further the
+# network from scratch is from done after 400 steps. With five thousand it knows only half
+# of its own photographs, and in [chapter 6](06_recipe.ipynb) more steps took it to 52.5%
+# (one run). Nor is any of it free: MAE's pretraining went through twelve times as many
+# pictures as the fine-tuning. But nobody had to label them.
 #
-# Masked patch prediction bought less, with 500 or a thousand labels no more than drawn shapes.
-# (Each start was pretrained only once, so other seeds may move the lines.) The second reading
-# has [the same at full scale](#At-full-scale) and [what came after](#Since-then).
+# Masked patch prediction bought less: with 500 or a thousand labels it was no better than
+# drawn shapes. (With a thousand, the marks of both cover each other.) And each start was
+# pretrained only once, so other seeds may move the lines. The second reading has [the same
+# at full scale](#At-full-scale) and [what came after](#Since-then).
 #
 # ## What to take with you
 #
@@ -505,8 +521,9 @@ figures.show(*unlabelled.by_labels(cifar))
 #    the encoder sees only what isn't hidden, that's cheap. Add positions before you hide.
 # 2. The painted picture isn't the point. A simple copy was easier to read, so always ask a
 #    simple rival, too.
-# 3. What matters is what the network has learned on the way, and you can count it in labels. On
-#    our photographs, in equal steps, it was worth half of them or more.
+# 3. What matters is what the network has learned on the way, and you can count it in
+#    labels. On our photographs, in equal steps, it did the work of half of the labels or
+#    more.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -730,9 +747,13 @@ for name, words in unlabelled.TARGETS.items():
 
 # %% [markdown]
 # That's the paper's order: the first two about level, and all pixels behind, by five points
-# where features are frozen (a result; each was pretrained once). The paper kept the mean colour
-# because it was best from few labels, and so it is here: from ten of each digit 37%, 30% and
-# 27%. An untrained network has 29%.
+# where features are frozen (a result; each was pretrained once). The paper kept the mean
+# colour because it was best from few labels, and so it is here: from ten of each digit 37%,
+# 30% and 27%. An untrained network has 29%.
+#
+# Mind the level, too. Frozen, none of the three comes near the plain pixels' 84%. And
+# fine-tuned, a start from all pixels is no better than one from scratch, which has 44%
+# after as many steps.
 #
 # ### Which rate?
 #
@@ -757,7 +778,7 @@ from vitedu.interpret.distance import patch_distances
 everywhere_alike = patch_distances((7, 7), 4).mean().item()
 figures.show(*unlabelled.distances(record, everywhere_alike))
 
-# %% tags=["hide-input"]
+# %% tags=["hide-cell"]
 print(f"everywhere alike {everywhere_alike:5.1f} pixels")
 for name, words in unlabelled.FEATURES.items():
     print(f"{words:16} {record[f'distance/{name}']['value']:5.1f}")
@@ -857,7 +878,7 @@ for name, words in unlabelled.FEATURES.items():
 # It gets worse both ways. With less to see, that's no surprise. But with half of the
 # picture? The network takes any number of tokens, so it runs, but in training it has only
 # ever met twelve. What it has learned to do with twelve isn't right for 24: it does worse
-# than the mean digit (the dotted line, 0.27), with twice as much to see. Below are the
+# than the mean digit (0.26 in the table above), with twice as much to see. Below are the
 # errors on all test digits.
 #
 # </details>

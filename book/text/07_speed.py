@@ -43,7 +43,7 @@ figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
 # Still 2048. Every square is a bit, and `float16` has run out of them: the one that makes it
-# 2049 would be the seventeenth. And yet nearly all large networks are trained with such
+# 2049 (orange) would be the seventeenth. And yet nearly all large networks are trained with such
 # numbers, because they take half the memory and, on the right chip, a fraction of the time.
 #
 # Let's try it on the network of [chapter 5](05_mnist.ipynb). We compare its first four losses
@@ -166,10 +166,10 @@ for name, dtype in FORMATS.items():
 # $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second whole
 # number, so $2049$ is a tie as well.
 #
-# ## What sixteen bits do to a sum, a softmax and Adam
+# ## Three tests
 #
-# **Small steps come first.** A weight of $1$ gets $0.0001$ added to it, a thousand times over.
-# That's what a small learning rate does.
+# **The first test is small steps.** A weight of $1$ gets $0.0001$ added to it, a thousand times
+# over. That's what a small learning rate does.
 #
 # **Where does the weight end in bfloat16?**
 
@@ -184,7 +184,7 @@ for name, dtype in FORMATS.items():
 # In sixteen bits it hasn't moved. Each step is less than half the distance to the next
 # number, so the sum is rounded back, a thousand times in a row.
 #
-# **Then there are numbers too large.** `float16` ends at 65,504. That sounds roomy, but
+# **The second is large numbers.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's 1,000 logits for a cup of
 # coffee, by the formula, in `float16`:
 
@@ -203,12 +203,11 @@ print(f"largest logit {logits.max():.0f}, its power {powers.max()}")
 print(f"its probability {softmax.max()}")
 
 # %% [markdown]
-# The power of a perfectly ordinary logit becomes infinity, and infinity divided by infinity
-# is NaN.
-# (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change the
-# result.)
+# The power of a perfectly ordinary logit becomes infinity, and infinity divided by infinity is
+# NaN. (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change
+# the result.)
 #
-# **And some numbers are too small to exist.** Now you can solve the case from the top of
+# **The third is tiny numbers.** Now you can solve the case from the top of
 # the page. Adam divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a
 # weight's squared gradients, and $\epsilon = 10^{-8}$ is there to prevent a division by
 # zero. And in the first step every gradient below the head *is* zero, because the head
@@ -314,8 +313,8 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the pale strip, where
-# `float16` gives up the leading $1$ of the formula and has fewer bits. And the dark strip, where
+# More than half of them would be lost. Nearly all of the rest are in the narrow strip, where
+# `float16` gives up the leading $1$ of the formula and has fewer bits. And the wide strip, where
 # it has all of them, is empty! (While a network is still wrong, its gradients are larger: with
 # its second-best answers as labels, about a third would be lost.)
 #
@@ -539,7 +538,7 @@ figures.show(*speed.memory(bars))
 # say what's next.
 #
 # A *profile* tells you where the time goes. Here's one training step of your ViT-Ti/16 in
-# `float32`, by kind of operation, on one core of a processor:
+# `float32`, by kind of operation, in percent of its time, on one core of a processor:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -636,8 +635,8 @@ else:
 # `float32`, and so do their bytes. That's one reason why `bfloat16` adds little once TF32 is
 # there. Fused attention saves trips to the memory, and it brings half as much again.
 #
-# **And the small one?** It gains nothing from any format. Look at its batch of 256: with four times the images, a step
-# takes only an eighth longer. So 64 images hardly kept the chip busy.
+# **And the small one?** It gains nothing from any format. Look at its batch of 256: with four
+# times the images, a step takes only an eighth longer. So 64 images hardly kept the chip busy.
 #
 # The likely reason is *Python*: the chip is done with each operation before Python asks for the
 # next. That would also explain the other lines. With `autocast` there's more to ask for, and

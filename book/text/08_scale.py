@@ -153,9 +153,9 @@ print("checked: more than nine weights in ten differ")
 # was interrupted, and if you compare two recipes, you may be comparing two accidents.
 #
 # We'll come back to this accident. The other enemy of a large training run is its size. The
-# paper takes 4,096 images in
-# every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget`
-# counts the memory of such a step, for a ViT-B/16 in float32:
+# paper takes 4,096 images in every step ([Dosovitskiy et al.
+# 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget` counts the memory of such a step,
+# for a ViT-B/16 in float32:
 
 # %%
 for batch_size in (4096, 256, 32):
@@ -267,12 +267,12 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 # %% [markdown]
 # The error is longer than the gradient itself! Each image of the last slice counts as much as
 # eight others. And while in a mean of many images most of their gradients cancels, in a mean of
-# four it doesn't: theirs alone is nearly seven times as long as the right one. Hugging Face's `transformers` [had this
-# mistake](https://github.com/huggingface/transformers/pull/34191) until October 2024,
-# because slices of equally many texts differ in their number of tokens.
+# four it doesn't, so theirs is much longer than the right one. Hugging Face's `transformers`
+# [had this mistake](https://github.com/huggingface/transformers/pull/34191)
+# until October 2024, because slices of equally many texts differ in their number of tokens.
 #
-# So by this count the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its time,
-# though: slices save memory, not work.
+# So by this count the paper's step fits into a laptop, as 128 slices of 32 images. It'll take
+# its time, though: slices save memory, not work.
 #
 # ## Cut the memory
 #
@@ -615,10 +615,11 @@ def put_back(run, saved):
 
 # %% [markdown] tags=["predict"]
 # `put_back`, in a folded cell, makes a run what it was. Now we leave these things out, one at a
-# time, and finally everything but the weights, as in
-# the accident at the top. How far does the average end from the undisturbed one, again in
-# percent of the distance that the undisturbed run covers? Losing the weights is the worst,
-# of course. **What's the worst to forget after them?**
+# time, and finally everything but the weights, as in the accident at the top. How far does the
+# average end from the undisturbed one, again in percent of the distance that the undisturbed
+# run covers? Losing the weights is the worst, of course.
+#
+# **What's the worst to forget after them?**
 #
 # * the optimizer
 # * the average
@@ -704,11 +705,11 @@ except RuntimeError as error:
 
 
 # %% [markdown]
-# If that file has the name of your last checkpoint, as in PyTorch's example, you've lost the old
-# one with the new one, because opening the file for writing emptied it. So write to a second file beside it, make
-# sure that all of it is on the disk, and only then give it the name. If the program dies, the
-# renaming has happened completely or not at all. (A power cut is [harder](#Beyond-a-rename),
-# and this page doesn't test it.)
+# If that file has the name of your last checkpoint, as in PyTorch's example, you've lost the
+# old one with the new one, because opening the file for writing emptied it. So write to a
+# second file beside it, make sure that all of it is on the disk, and only then give it the
+# name. If the program dies, the renaming has happened completely or not at all. (A power cut is
+# [harder](#Beyond-a-rename), and this page doesn't test it.)
 
 
 # %%
@@ -947,8 +948,9 @@ far = 100 * (other - alone).norm() / (alone - first).norm()
 print(f"other images {far:.0f}%")
 
 # %% [markdown]
-# So the same images, taken twice, are hardly better than others altogether. How different is the gradient of 32 images from the gradient of all 64? In the
-# first step, as a share of its length:
+# So the same images, taken twice, are hardly better than others altogether. How different is
+# the gradient of 32 images from the gradient of all 64? In the first step, as a share of its
+# length:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 by_all, by_half = (new_run()["model"].cpu().double() for _ in range(2))

@@ -574,7 +574,8 @@ for gpu, half in GPUS.items():
     print(f"{gpu:10}", "  ".join(factors))
 
 # %% [markdown] tags=["predict"]
-# The T4 and the V100 have circuits for `float16` only, so that's where you need your scaler.
+# The T4 and the V100 (SXM2 is its socket) have circuits for `float16` only, so that's where you
+# need your scaler.
 #
 # ### One line at a time
 #

@@ -474,7 +474,8 @@ def worker(share, count, divide_by):
 
 # %% [markdown] tags=["predict"]
 # Each process takes its share of those rows, and after the backward pass comes what's new.
-# PyTorch's `dist.all_reduce` does what yours does, and as we want the mean, we divide its sum:
+# PyTorch's `dist.all_reduce` (`dist` is `torch.distributed`) does what yours does. We want the
+# mean, so we divide its sum:
 #
 # ```
 # for weight in model.parameters():

@@ -136,7 +136,8 @@ def left_of(
 ) -> Puzzles:
     """Glyphs 0 and 1 on 24 x 24 pixels: 1 if glyph 0 is further left.
 
-    Both are anywhere, or in the upper or the lower half.
+    Both are anywhere, or in the upper or the lower half. Columns are drawn from
+    left to right: a third of the pairs is in the last two, if `on_grid`.
     """
     words = Words(count, 600, seed)
     images = words.ground(24)

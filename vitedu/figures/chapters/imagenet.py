@@ -187,7 +187,7 @@ def kept() -> "tuple[Figure, str]":
         axes.barh(row, total, 0.6, left=left, color=color)
         sum_of = f"{numbers} {TIMES} {each} = {total}"
         look = {"ha": "center", "va": "center", "weight": "bold"}
-        if total > 8:
+        if total > 10:
             label(axes, (left + total / 2, row), sum_of, "white", 11, **look)
         else:
             look |= {"ha": "left"}
@@ -250,6 +250,7 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
     axes.set_xticks(range(0, 101, 20))
     axes.set_xlabel("right answers on the test images (%)", fontsize=12)
     axes.tick_params("x", labelsize=11)
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles = [
@@ -257,7 +258,9 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
         for name, (title, color) in STUDENTS.items()
         if any(key.endswith(f"/{name}") for key in metrics)
     ]
-    look = {"loc": "upper center", "bbox_to_anchor": (0.45, 1.07), "ncol": 3}
+    words = "always the most frequent"
+    handles.append(Line2D([], [], color=DARK, linewidth=2, label=words))
+    look = {"loc": "lower center", "bbox_to_anchor": (0.4, 1), "ncol": 2}
     axes.legend(handles=handles, frameon=False, fontsize=10, **look)
     bare(axes)
     return figure, f"Right answers in percent. {'; '.join(listed)}."

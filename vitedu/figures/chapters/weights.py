@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SQUARE = "\N{BLACK SQUARE}"
 SIDE, GAP, ROW = 27, 7, 122  # of a matrix of 192x192, between two, of a row
 # what a mistake is about, by the end of its name in `imagenet-sample`
 PARTS = {
@@ -168,9 +169,9 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
     """Right answers of `total`, and how far a logit moved, a row a mistake.
 
     `right` are those without a mistake. The fewer are right, the higher is the
-    row.
+    row; below, where none is lost, the smaller changes.
     """
-    rows = sorted(rows, key=lambda row: (row.right, -row.change))
+    rows = sorted(rows, key=lambda row: (min(row.right, right), -row.change))
     height = 0.33 * len(rows) + 0.9
     figure, (left, far) = chart(
         WIDTH, height, 1, 2, sharey=True, width_ratios=(1.25, 1)
@@ -212,7 +213,7 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
             color=DARK,
         )
     powers = [
-        power for power in range(-6, 4, 2) if low / 3 < 10.0**power < 3 * high
+        power for power in range(-7, 4, 2) if low / 3 < 10.0**power < 3 * high
     ]
     ticks = {10.0**power: f"$10^{{{power}}}$" for power in powers}
     far.set_xticks([*ticks], [*ticks.values()], fontsize=10)
@@ -238,10 +239,8 @@ def _legend(axes: "Axes", colors: Sequence[str]) -> None:
     names = {c: name for c, name in PART_NAMES.items() if c in colors}
     for line_number, (color, name) in enumerate(names.items()):
         look = {"xycoords": "axes fraction", "va": "top", "weight": "bold"}
-        offset = (0, -6 - 14 * line_number)
-        note(
-            axes, name, (0.79, 1), offset, 10.5, ha="right", color=color, **look
-        )
+        offset, name = (0, -2 - 13 * line_number), f"{name} {SQUARE}"
+        note(axes, name, (0.79, 1), offset, 10, ha="right", color=color, **look)
 
 
 def rounded(change: float) -> str:

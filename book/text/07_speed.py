@@ -43,12 +43,12 @@ figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
 # Still 2048. Every square is a bit, and `float16` has run out of them: the one that makes it
-# 2049 would be the seventeenth. And yet nearly all large networks are trained with such
+# 2049 (orange) would be the seventeenth. And yet nearly all large networks are trained with such
 # numbers, because they take half the memory and, on the right chip, a fraction of the time.
 #
-# Let's try it on the network of [chapter 5](05_mnist.ipynb). Here are its first four losses on
-# handwritten digits, once with everything in the usual `float32`, and once with everything in
-# `float16`:
+# Let's try it on the network of [chapter 5](05_mnist.ipynb). We compare its first four losses
+# on handwritten digits, once with everything in the usual `float32`, and once with everything
+# in `float16`:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -119,7 +119,7 @@ for dtype in (torch.float32, torch.float16):
 # **What do numbers lose when they have only sixteen bits, how do you train with them all the
 # same, and what do you get for it?** By the end you'll know what killed that run, and your step
 # will need about 40% less memory. And you'll have seen six lines make a ViT nine times as fast.
-# Sixteen bits are just one of them.
+# Only one of the six is about sixteen bits.
 #
 # ## Sixteen bits
 #
@@ -166,10 +166,10 @@ for name, dtype in FORMATS.items():
 # $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second whole
 # number, so $2049$ is a tie as well.
 #
-# ## Three ways to lose a number
+# ## Three tests
 #
-# **One: a small step.** A weight of $1$ gets $0.0001$ added to it, a thousand times over.
-# That's what a small learning rate does.
+# **The first test is small steps.** A weight of $1$ gets $0.0001$ added to it, a thousand times
+# over. That's what a small learning rate does.
 #
 # **Where does the weight end in bfloat16?**
 
@@ -184,7 +184,7 @@ for name, dtype in FORMATS.items():
 # In sixteen bits it hasn't moved. Each step is less than half the distance to the next
 # number, so the sum is rounded back, a thousand times in a row.
 #
-# **Two: a number too large.** `float16` ends at 65,504. That sounds roomy, but
+# **The second is large numbers.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's 1,000 logits for a cup of
 # coffee, by the formula, in `float16`:
 
@@ -203,11 +203,11 @@ print(f"largest logit {logits.max():.0f}, its power {powers.max()}")
 print(f"its probability {softmax.max()}")
 
 # %% [markdown]
-# A perfectly ordinary logit becomes infinity, and infinity divided by infinity is NaN.
-# (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change the
-# result.)
+# The power of a perfectly ordinary logit becomes infinity, and infinity divided by infinity is
+# NaN. (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change
+# the result.)
 #
-# **Three: a number too small to exist.** Now you can solve the case from the top of
+# **The third is tiny numbers.** Now you can solve the case from the top of
 # the page. Adam divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a
 # weight's squared gradients, and $\epsilon = 10^{-8}$ is there to prevent a division by
 # zero. And in the first step every gradient below the head *is* zero, because the head
@@ -233,8 +233,8 @@ assert epsilon == 0 and logits.half().softmax(dim=-1).isfinite().all()
 print("checked: a step that vanishes, a power too large, an epsilon of 0")
 
 # %% [markdown]
-# The safeguard itself was rounded to zero, and that's what killed the run. (A [larger
-# one](#A-larger-epsilon) is no cure.)
+# The safeguard itself was rounded to zero, and that's what killed the run. (A larger one has
+# [its price](#A-larger-epsilon).)
 #
 # ## Let each number have what it needs
 #
@@ -277,9 +277,9 @@ print("checked: a product in float16, the loss in float32")
 #
 # **What share of them is too small for float16?**
 #
-# * hardly any
-# * one in ten
 # * more than half
+# * one in ten
+# * hardly any
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 layers = [each for each in real.modules() if isinstance(each, nn.Linear)]
@@ -313,9 +313,10 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the pale strip, where
-# `float16` gives up the leading $1$ of the formula and has fewer bits. And the dark strip, where
-# it has all of them, is empty!
+# More than half of them would be lost. Nearly all of the rest are in the narrow strip, where
+# `float16` gives up the leading $1$ of the formula and has fewer bits. And the wide strip, where
+# it has all of them, is empty! (While a network is still wrong, its gradients are larger: with
+# its second-best answers as labels, about a third would be lost.)
 #
 # So let's move the gradients there. Derivatives are linear: multiply the loss by some $s$, and
 # the gradient of every weight $w$ is multiplied by $s$:
@@ -323,7 +324,7 @@ print("checked: more than half become 0, with second answers a third")
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
 # You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by $s$
-# again. Here's such a step; what's orange is in sixteen bits.
+# again. Here's such a step; where it's orange, the products have sixteen bits.
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -402,16 +403,51 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
 # Step for step, your class does what PyTorch's `torch.amp.GradScaler` does, overflows included.
-# And where gradients are too small for `float16`, [it rescues the
-# run](#A-run-that-needs-the-scaler).
 #
-# ## Does it still learn?
+# ## A run brought back to life
+#
+# To see your scaler at work we need gradients that are too small for `float16`, and our little
+# network's aren't. So the experiment is rigged: we divide the loss by 65,536. We divide Adam's
+# $\epsilon$ by the same number, so that Adam takes the same steps as before and only the format
+# makes a difference. Your scaler begins at $1$ here, with a patience of four.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+shrunk = partial(mixed_step, shrink=65_536)
+growing = LossScaler(scale=1.0, patience=4)
+scales = []
+
+
+def scaled_step(*batch):
+    scales.append(growing.scale)  # for the figure
+    return shrunk(*batch, dtype=torch.float16, scaler=growing)
+
+
+always_1 = LossScaler(scale=1.0)  # 200 steps don't try its patience
+STEPS = {
+    "float32": partial(shrunk, dtype=torch.float32, scaler=always_1),
+    "float16, unscaled": partial(shrunk, dtype=torch.float16, scaler=always_1),
+    "float16, scaled": scaled_step,
+}
+few = x_learn[:12_800], y_learn[:12_800]
+losses = {
+    name: learn(step, *few, eps=1e-8 / 65_536)[1]
+    for name, step in STEPS.items()
+}
+figures.show(*speed.rescue(losses, scales))
+
+# %% [markdown]
+# Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
+# NaN: it just doesn't learn. With your scaler the run falls behind while the scale is small,
+# and then it comes alive and catches up. (That it ends a little *below* `float32` is luck.)
+#
+# At last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With a
+# patience of four, that costs one step in five, so PyTorch's scaler waits 2,000.
 #
 # What does an ordinary run lose? Two epochs on 20,000 digits in each format, three seeds each
 # and always with your scaler, judged on digits that were held out. (There are fewer steps than
 # in chapter 5, so fewer digits are right.)
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "hide-input"]
 right = {}
 for name, dtype in FORMATS.items():
     right[name] = []
@@ -434,12 +470,14 @@ for name, percents in right.items():
 
 
 # %% [markdown]
-# Neither format costs a whole point. (By the rule of chapter 5, both gaps would be results.
-# Don't believe them: [chapter 6](06_recipe.ipynb) showed how little three runs know of their
-# own spread, and on another processor the same seeds gave other gaps.)
+# Look at `float16`. It's the network that died after one step at the top of the page. Its
+# products still have sixteen bits, and now it reads 89% of the digits.
+#
+# Neither format costs a whole point. Don't read more into the gaps: three seeds are few, and on
+# another processor the same three gave other gaps.
 #
 # So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
-# at a small learning rate [a network hardly learns](#Weights-in-bfloat16).
+# at a small learning rate [our network hardly learns](#Weights-in-bfloat16).
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
@@ -480,13 +518,15 @@ figures.show(*speed.memory(bars))
 # %% [markdown]
 # In `float32`, one photograph takes more than all the weights! And the three bars show two
 # savings. The first has nothing to do with bits: your `attention` from [chapter
-# 2](02_attention.ipynb) keeps the attention maps. PyTorch's `scaled_dot_product_attention`,
-# a *fused* kernel, computes the map piece by piece, throws each piece away, and computes it
-# again in the backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
+# 2](02_attention.ipynb) keeps the attention maps. PyTorch's `scaled_dot_product_attention` is
+# *fused*: it does the work of several operations in one. It computes the map piece by piece,
+# throws each piece away, and computes it again in the backward pass ([Dao et al.
+# 2022](https://arxiv.org/abs/2205.14135)).
 #
 # The second saving is `bfloat16`, one line, and it's about 40%. Why not half? Adding a
 # `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
-# `float32`, and so do the inputs that the norms save for the backward pass.
+# `float32`, and so do the inputs that the norms save for the backward pass. (The image even
+# grows: there's a second copy of it in sixteen bits.)
 #
 # In a batch of 64, the activations are nearly all of the memory. So keeping the weights in
 # `float32` costs [next to nothing](#Counting-memory).
@@ -498,7 +538,7 @@ figures.show(*speed.memory(bars))
 # say what's next.
 #
 # A *profile* tells you where the time goes. Here's one training step of your ViT-Ti/16 in
-# `float32`, by kind of operation, on one core of a processor:
+# `float32`, by kind of operation, in percent of its time, on one core of a processor:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -534,7 +574,8 @@ for gpu, half in GPUS.items():
     print(f"{gpu:10}", "  ".join(factors))
 
 # %% [markdown] tags=["predict"]
-# The T4 and the V100 have circuits for `float16` only, so that's where you need your scaler.
+# The T4 and the V100 (SXM2 is its socket) have circuits for `float16` only, so that's where you
+# need your scaler.
 #
 # ### One line at a time
 #
@@ -584,19 +625,23 @@ else:
 
 # %% [markdown]
 # The large one, and only from 2.9 to 3.3 times its first speed. TF32 had brought more, though
-# far less than the 7.4 of the data sheet. Your pencil knows one reason, even if it had a smaller
-# network and another chip: products are just a part of a step.
+# far less than the 7.4 of the data sheet. Your pencil knows why, because products are just a
+# part of a step. Give them that 7.4, and $0.23 + 0.77 / 7.4$ of the time is left: a third, so
+# the step is three times as fast. (That it comes so near to 2.9 is partly luck: your profile had
+# a smaller network and another chip.)
 #
-# Everything else waits for the memory. To add two tensors, the chip moves twelve bytes for
+# Most of the rest waits for the memory. To add two tensors, the chip moves twelve bytes for
 # every addition, two numbers in and one out, and however fast it adds, it has to [wait for
-# them](#Arithmetic-or-memory). That's why `bfloat16` adds little once TF32 is there, while fused
-# attention, which saves trips to the memory, brings half as much again.
+# them](#Arithmetic-or-memory). Under `autocast` the sums of the residual stream stay in
+# `float32`, and so do their bytes. That's one reason why `bfloat16` adds little once TF32 is
+# there. Fused attention saves trips to the memory, and it brings half as much again.
 #
-# The small one gains nothing from any format. Look at its batch of 256: with four times the
-# images, a step takes only an eighth longer. So the chip wasn't busy with the 64 at all. It
-# was waiting for *Python*: it's done with each operation before Python asks for the next.
-# With `autocast` there's more to ask for, and it's even slower. `torch.compile` helps, because
-# there's less.
+# **And the small one?** It gains nothing from any format. Look at its batch of 256: with four
+# times the images, a step takes only an eighth longer. So 64 images hardly kept the chip busy.
+#
+# The likely reason is *Python*: the chip is done with each operation before Python asks for the
+# next. That would also explain the other lines. With `autocast` there's more to ask for, and
+# it's even slower. `torch.compile` helps, because there's less.
 #
 # How much of the GPU is in use, then? Take the operations per second of the training step,
 # and divide by what the GPU manages when all it does is multiply large matrices in
@@ -671,8 +716,8 @@ if not is_measured:
 #
 # ### A larger epsilon
 #
-# Would a larger $\epsilon$ have saved the network at the top of the page? The same four steps
-# with two of them:
+# Would a larger $\epsilon$ have saved the network at the top of the page? Here are the same
+# four steps, with two of them:
 
 # %% tags=["failure", "nbval-ignore-output"]
 for eps in (1e-7, 1e-4):
@@ -686,46 +731,6 @@ for eps in (1e-7, 1e-4):
 # about $0.005$. Such a gradient is divided by nearly nothing, and the weights leap away.
 # With the larger $\epsilon$ the network survives these four steps, but Adam no longer sees how
 # small its gradients are.
-#
-# ### A run that needs the scaler
-#
-# To see the scaler rescue a run, we need one whose gradients are too small for `float16`. Our
-# little network's aren't. (They shrink as a network gets better: had the four photographs
-# above been labelled with the second-best answers, only a third of the gradients would have
-# been lost.) So the experiment is rigged. We divide the loss by 65,536, and Adam's $\epsilon$
-# by the same number, so that Adam takes the same steps as before and only the format makes a
-# difference.
-
-# %% tags=["nbval-ignore-output"]
-shrunk = partial(mixed_step, shrink=65_536)
-growing = LossScaler(scale=1.0, patience=4)
-scales = []
-
-
-def scaled_step(*batch):
-    scales.append(growing.scale)  # for the figure
-    return shrunk(*batch, dtype=torch.float16, scaler=growing)
-
-
-always_1 = LossScaler(scale=1.0)  # 200 steps don't try its patience
-STEPS = {
-    "float32": partial(shrunk, dtype=torch.float32, scaler=always_1),
-    "float16, unscaled": partial(shrunk, dtype=torch.float16, scaler=always_1),
-    "float16, scaled": scaled_step,
-}
-few = x_learn[:12_800], y_learn[:12_800]
-losses = {
-    name: learn(step, *few, eps=1e-8 / 65_536)[1]
-    for name, step in STEPS.items()
-}
-figures.show(*speed.rescue(losses, scales))
-
-# %% [markdown]
-# Without scaling, the loss stays at about $\ln 10$. There's no error and no NaN: it just
-# doesn't learn. With your scaler, which begins at $1$ here, the run falls behind while the
-# scale is small, and then catches up. (That it ends a little *below* `float32` is luck.) At
-# last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With
-# a patience of four, that costs one step in five, so PyTorch's scaler waits 2,000.
 #
 # ### Weights in bfloat16
 #
@@ -775,7 +780,7 @@ print("checked: what's kept is what budget says, to the byte")
 
 # %% [markdown]
 # *Casts* are copies of the weights in sixteen bits. The weights, their gradients and Adam's
-# means together are a twentieth of it all.
+# means together are less than a tenth, in both columns.
 #
 # ### Arithmetic or memory
 #
@@ -860,7 +865,8 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # only from fewer bytes. Norm and GELU don't even keep the memory busy.
 #
 # So the faster the products, the more of the time goes into everything else. On a GPU,
-# [most of a Transformer's operations](https://arxiv.org/abs/2205.14135) wait for the memory.
+# [most kinds of operation in a Transformer](https://arxiv.org/abs/2205.14135) wait for the
+# memory.
 #
 # ### One missing line
 #
@@ -1040,7 +1046,7 @@ print(f"{record['hardware']}, {record['date']}")
 #    the next number after 2048 is 2064, so it's 2048 as well.
 # 2. Adam's $\epsilon$ of $10^{-8}$ is 0 in `float16`, and in the first step every gradient
 #    below the head is 0, too: zero divided by zero.
-# 3. It waits for Python, not for arithmetic or memory. A larger batch helped, because the GPU
+# 3. Most likely it waits for Python, not for arithmetic or memory. A larger batch helped, because the GPU
 #    does more each time it's asked, and `torch.compile`, because it's asked less often.
 # 4. An infinite gradient or a NaN. It halves its scale.
 # 5. The matrix products. Additions, norms and GELU don't use those circuits; at most they gain

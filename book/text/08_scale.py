@@ -76,7 +76,10 @@ figures.show(*drawings.lives(accident, STEPS))
 # Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
 # go and once with an accident halfway, as in the drawing. The learning rate warms up and
 # falls as in [chapter 5](05_mnist.ipynb). What we keep in the end is a running average
-# of the weights, which is less noisy than the last ones. (Helpers such as `advance` are in
+# of the weights, which is less noisy than the last ones. To compare two networks, we take a
+# *fingerprint* of it, a hash: change a single bit, and all of it changes.
+#
+# (PyTorch's `state_dict` has a network's weights by name. Helpers such as `advance` are in
 # folded cells, on the whole page.)
 
 
@@ -144,15 +147,15 @@ assert (weights(whole) != weights(again)).double().mean() > 0.9
 print("checked: more than nine weights in ten differ")
 
 # %% [markdown]
-# A *fingerprint* is a hash of the averaged weights: change a single bit, and all of it
-# changes. Same seed, same data, same number of steps, and yet you got a different network.
+# Same seed, same data, same number of steps, and yet you got a different network.
 # There was no error, and the accuracy doesn't warn you: the interrupted run even reads more
 # digits. But it isn't the run that you planned. You can't repeat it unless you know when it
 # was interrupted, and if you compare two recipes, you may be comparing two accidents.
 #
-# The other enemy of a large training run is its size. The paper takes 4,096 images in
-# every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget`
-# counts the memory of such a step, for a ViT-B/16 in float32:
+# We'll come back to this accident. The other enemy of a large training run is its size. The
+# paper takes 4,096 images in every step ([Dosovitskiy et al.
+# 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget` counts the memory of such a step,
+# for a ViT-B/16 in float32:
 
 # %%
 for batch_size in (4096, 256, 32):
@@ -164,9 +167,9 @@ for batch_size in (4096, 256, 32):
 # on machines that don't last, and still get the same weights?**
 #
 # First comes size: we'll cut a run's batch and its memory, and share out its work. Then come
-# the accidents, and in the end you'll kill a run again and again. Each time, the result has to
-# be the same to the last bit. Only where numbers are added in another order, the [last
-# digits](#When-bytes-differ) may differ.
+# the accidents, and in the end you'll kill a run again and again. Where numbers are added in
+# another order, the [last digits](#When-bytes-differ) may differ. Everywhere else, the result
+# has to be the same to the last bit.
 #
 # ## Cut the batch
 #
@@ -208,7 +211,7 @@ def accumulated_step(model, optimizer, images, labels, size):
 # %% [markdown]
 # (With your pencil, $g$ is 4, and the mean of means is 5.) Does the code find the same
 # gradient as one whole batch? We take a hundred images, so there are three slices of 32
-# images and one of 4.
+# images and one of 4. (`twin`, in a folded cell, copies the network that we trained in one go.)
 
 
 # %% tags=["hide-input"]
@@ -262,13 +265,14 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 
 # %% [markdown]
-# The error is longer than the gradient itself: each image of the last slice counts as much as
-# eight others. Hugging Face's `transformers` [had this
-# mistake](https://github.com/huggingface/transformers/pull/34191) until October 2024,
-# because slices of equally many texts differ in their number of tokens.
+# The error is longer than the gradient itself! Each image of the last slice counts as much as
+# eight others. And while in a mean of many images most of their gradients cancels, in a mean of
+# four it doesn't, so theirs is much longer than the right one. Hugging Face's `transformers`
+# [had this mistake](https://github.com/huggingface/transformers/pull/34191)
+# until October 2024, because slices of equally many texts differ in their number of tokens.
 #
-# So the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its time,
-# though: slices save memory, not work.
+# So by this count the paper's step fits into a laptop, as 128 slices of 32 images. It'll take
+# its time, though: slices save memory, not work.
 #
 # ## Cut the memory
 #
@@ -302,7 +306,7 @@ class Forgetful(nn.Module):
 # every block runs forward twice?**
 #
 # * about a sixth more
-# * a quarter or a third more
+# * about a third more
 # * twice as much
 
 
@@ -342,9 +346,10 @@ assert 5.5 < kept / most < 7.5
 print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
-# A quarter more work, and between the two passes less than a tenth is kept. Even at the peak,
+# A third is what you'd expect, and it's [only a quarter](#A-quarter-instead-of-a-third). Between
+# the two passes less than a tenth is kept. Even at the peak,
 # while a block runs again, it's only about a sixth. And the gradient is the same, to the last
-# bit. ([Why not a third more work?](#A-quarter-instead-of-a-third))
+# bit.
 #
 # At the top of the page, a slice of 32 images took 5.2 GB. And now?
 
@@ -353,6 +358,9 @@ need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
 print(f"{need.total / 1e9:.1f} GB")
 
 # %% [markdown]
+# Most of what's left, 1.4 GB, are the weights, their gradients and Adam's means. The activations
+# themselves fall from 3.8 GB to 0.7.
+#
 # ## Share the work
 #
 # Slices needn't wait for each other. Give every machine a copy of the network and a slice
@@ -389,7 +397,7 @@ figures.show(*drawings.ring(torch.stack(frames)))
 # what it receives. In code:
 
 
-# %% tags=["hide-input"]
+# %%
 def ring_round(chunks, turn):
     """`chunks[i]` are those of process i, which sends one to the next."""
     count = len(chunks)
@@ -429,14 +437,14 @@ print("checked: everyone has the sum, and the picture shows how")
 # %% [markdown]
 # Six rounds of a quarter of a million are one and a half million numbers. With $p$ processes
 # and a gradient of $m$ numbers, each process sends $2 \, (p - 1) / p \cdot m$. However many
-# machines you have, that's less than $2m$, and [Patarasuk and Yuan
-# 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove that no method can send less.
+# machines you have, that's less than $2m$. No method can send less, as [Patarasuk and Yuan
+# 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove.
 #
 # ### Two processes at work
 #
 # Now for two real ones. They have to agree on the images without exchanging a word. So the
-# order of the images doesn't come from a random state, which each process would have to keep
-# in step: it's *computed*, from the seed and the number of the epoch.
+# order of the images isn't drawn from a random state: it's *computed*, from the seed and the
+# number of the epoch.
 
 
 # %%
@@ -448,12 +456,7 @@ def rows_of(step, seed=0):
     return order[64 * place : 64 * (place + 1)]
 
 
-# %% [markdown]
-# Each process takes its share of those rows. PyTorch's `dist.all_reduce` (`dist` is
-# `torch.distributed`) does what yours does. We want the mean, so we divide its sum.
-
-
-# %%
+# %% tags=["hide-input"]
 def worker(share, count, divide_by):
     """Ten steps in one of `count` processes; the weights after them."""
     model = new_run()["model"].double()
@@ -470,11 +473,20 @@ def worker(share, count, divide_by):
 
 
 # %% [markdown] tags=["predict"]
-# We run `worker` in two Python programs, three times: done *right*, and with two mistakes that
-# people really make. In *same images*, both processes take the first share. In *sum*, nobody
-# divides by two. For comparison, a single process takes the same ten steps on whole batches.
-# Call the way from its first weights to its last 100 percent. As a yardstick, we also take ten
-# steps on *other images*.
+# Each process takes its share of those rows, and after the backward pass comes what's new.
+# PyTorch's `dist.all_reduce` (`dist` is `torch.distributed`) does what yours does. We want the
+# mean, so we divide its sum:
+#
+# ```
+# for weight in model.parameters():
+#     dist.all_reduce(weight.grad)
+#     weight.grad /= 2
+# ```
+#
+# We take ten steps in two Python programs, three times: done *right*, and with two mistakes
+# that people really make. In the run *same images*, both processes take the first share. In
+# *sum*, nobody divides by two. For comparison, a single process takes the same ten steps on
+# whole batches. The distance from its first weights to its last counts as 100 percent.
 #
 # **Which mistake ends further from the last weights of the single process?**
 #
@@ -560,7 +572,7 @@ def one_process(seed=0):
 
 # %% tags=["nbval-ignore-output"]
 first, alone = one_process()  # its weights before and after
-found["other images"] = one_process(seed=1)[1]
+# `found`: where the two processes ended, as read from a file
 for name, ends in found.items():
     far = (100 * (ends - alone).norm() / (alone - first).norm()).item()
     print(f"{name:12} {far:{'7.0f' if far >= 1 else '7.2g'}}%")
@@ -568,12 +580,11 @@ for name, ends in found.items():
 
 # %% [markdown]
 # None of them raises an error. Done right, two processes end where one does, except for the
-# last digits. With the same images, you end nearly as far away as with other images
-# altogether: so small a batch points in [a direction of its own](#Half-a-batch), and Adam
-# rescales whatever it gets, noise included. The sum hardly matters, for the same reason:
-# twice the gradient is nearly the same step. (Exercise 1 asks what happens without Adam.)
+# last digits. With the same images you end further away than the whole distance: [half a
+# batch](#Half-a-batch) points somewhere else. The sum hardly matters, because Adam divides by
+# the gradient's size. (Exercise 1 asks what happens without Adam.)
 #
-# The second reading has PyTorch's ready-made `worker`, [DDP](#DDP-and-FSDP), and measures [how
+# The second reading has PyTorch's ready-made version, [DDP](#DDP-and-FSDP), and measures [how
 # much faster](#How-much-faster-two-processes-are) two processes are.
 #
 # ## Cut the run in two
@@ -591,6 +602,7 @@ def contents(run):
     return saved | {"step": run["step"], "random": torch.get_rng_state()}
 
 
+# %% tags=["hide-input"]
 def put_back(run, saved):
     """Make `run` what it was; what isn't in `saved` stays new."""
     for name, value in saved.items():
@@ -603,10 +615,12 @@ def put_back(run, saved):
 
 
 # %% [markdown] tags=["predict"]
-# Now we leave these things out, one at a time, and finally everything but the weights, as in
-# the accident at the top. How far does the average end from the undisturbed one, again in
-# percent of the way that the undisturbed run has come? Losing the weights is the worst,
-# of course. **What's the worst to forget after them?**
+# `put_back`, in a folded cell, makes a run what it was. Now we leave these things out, one at a
+# time, and finally everything but the weights, as in the accident at the top. How far does the
+# average end from the undisturbed one, again in percent of the distance that the undisturbed
+# run covers? Losing the weights is the worst, of course.
+#
+# **What's the worst to forget after them?**
 #
 # * the optimizer
 # * the average
@@ -662,8 +676,8 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 #
 # Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
 # the step, the run even reads *more* digits: the schedule begins anew, so the learning rate is
-# still high when the run stops. A run this short may gain from that, unlike the longer
-# ones of chapter 5.
+# still high when the run stops. So short a run may gain from that; the longer ones of chapter 5
+# didn't.
 #
 # The average nearly catches up by itself within a few dozen steps. The optimizer doesn't: with
 # empty means, Adam goes another way. [PyTorch's own example of a run that
@@ -673,7 +687,8 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 #
 # And without the random numbers you train on the same images twice. You already have the cure:
 # `rows_of` computes the images from the number of the step, so there's no random state to
-# lose. (It has [a price](#A-computed-order-and-its-price), but a small one.)
+# lose. (The price is small: as written here, every step computes [a whole epoch's
+# order](#A-computed-order-and-its-price).)
 #
 # ## Killed while saving
 #
@@ -691,11 +706,11 @@ except RuntimeError as error:
 
 
 # %% [markdown]
-# If that file has the name of your last checkpoint, as in PyTorch's example, you've lost both,
-# because opening it for writing emptied the old one. So write to a second file beside it, make
-# sure that all of it is on the disk, and only then give it the name. If the program dies, the
-# renaming has happened completely or not at all. (A power cut is [harder](#Beyond-a-rename),
-# and this page doesn't test it.)
+# If that file has the name of your last checkpoint, as in PyTorch's example, you've lost the
+# old one with the new one, because opening the file for writing emptied it. So write to a
+# second file beside it, make sure that all of it is on the disk, and only then give it the
+# name. If the program dies, the renaming has happened completely or not at all. (A power cut is
+# [harder](#Beyond-a-rename), and this page doesn't test it.)
 
 
 # %%
@@ -769,8 +784,9 @@ figures.show(*drawings.lives(starts, STEPS))
 # %% [markdown]
 # Every line is a start, every cross a kill, and each new start goes back to the last whole
 # checkpoint. Look at the kill after step 40, and then at where the next line begins: not at 40
-# but at 35. The file for step 40 wasn't finished, and the old one was still whole. The same
-# happened at 55.
+# but at 35. The file for step 40 didn't have its name yet, and the old one was still whole. The
+# same happened at 55. (Had the writing begun? The picture can't tell. In [a harder
+# test](#Beyond-a-rename), 12 of 20 kills came in the middle of a write.)
 #
 # And where did our run end? For comparison, here are the same steps in one go. (Their images
 # come from `rows_of`, so the fingerprint isn't the one from the top.)
@@ -924,9 +940,18 @@ print(f"{share:.0%} of their time goes into adding up gradients")
 #
 # ### Half a batch
 #
-# Two processes with the same 32 images end nearly as far from the right weights as a run on
-# other images. How different is the gradient of 32 images from the gradient of all 64? In the
-# first step, as a share of its length:
+# Two processes with the same 32 images end further away than the whole distance. As a yardstick,
+# here's where ten steps on *other* images end:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+other = one_process(seed=1)[1]
+far = 100 * (other - alone).norm() / (alone - first).norm()
+print(f"other images {far:.0f}%")
+
+# %% [markdown]
+# So the same images, taken twice, are hardly better than others altogether. How different is
+# the gradient of 32 images from the gradient of all 64? In the first step, as a share of its
+# length:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 by_all, by_half = (new_run()["model"].cpu().double() for _ in range(2))
@@ -945,7 +970,8 @@ print("checked: two processes end where one does, to ten digits")
 
 # %% [markdown]
 # The difference is about as long as the gradient itself: with so few images, most of it is
-# noise.
+# noise. Adam rescales whatever it gets, noise included. That's why it hardly notices a sum
+# instead of a mean: twice the gradient is nearly the same step.
 #
 # ### DDP and FSDP
 #

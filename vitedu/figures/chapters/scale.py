@@ -46,7 +46,7 @@ def slices() -> "tuple[Figure, str]":
     steps = (
         (r"a slice $S$ of the batch", PATCHES, "for part, truth in zip(…):"),
         (
-            r"its loss  $\ell_S = \sum_{i \in S}\, \ell_i$",
+            r"its loss  $\ell_S = \Sigma_{i \in S}\; \ell_i$",
             CLASS,
             'F.cross_entropy(…, reduction="sum")',
         ),
@@ -197,8 +197,10 @@ def lives(starts: Sequence[Life], steps: int) -> "tuple[Figure, str]":
     axes.set(xlim=(0, 1.04 * steps), ylim=(len(starts) + 0.6, 0.4))
     axes.set_xlabel("step", fontsize=11)
     axes.set_ylabel("start", fontsize=11)
+    axes.set_xticks(range(0, steps + 1, 20))
+    axes.set_xticks(range(0, steps + 1, 5), minor=True)
     axes.tick_params(labelsize=11)
-    axes.grid(axis="x", alpha=0.3)
+    axes.grid(axis="x", which="both", alpha=0.3)
     bare(axes)
     kills = [life.last for life in starts if life.is_killed]
     alt = (

@@ -82,7 +82,10 @@ def bits(value: float, dtype: torch.dtype) -> str:
 
 
 def formats(value: float) -> "tuple[Figure, str]":
-    """One number in three formats, a square for each bit."""
+    """One number in three formats, a square for each bit.
+
+    Where it's stored exactly, the ones of its fraction are marked.
+    """
     side, left = 13, 6
     figure, axes = canvas(430, 232, opaque=True)
     start = {"ha": "left", "va": "center_baseline"}
@@ -101,10 +104,12 @@ def formats(value: float) -> "tuple[Figure, str]":
             zip(bits(value, dtype), faces, strict=True)
         ):
             corner = (left + side * place, top - 32)
-            look = {"facecolor": colors[face], "edgecolor": PALE, "lw": 0.8}
+            is_marked = stored == value and face == "p" and bit == "1"
+            fill = POSITIONS if is_marked else colors[face]
+            look = {"facecolor": fill, "edgecolor": PALE, "lw": 0.8}
             rectangle(axes, corner, (side, 20), **look)
             middle = (corner[0] + side / 2, corner[1] + 10)
-            ink = "white" if face == "n" else DARK
+            ink = "white" if face == "n" or is_marked else DARK
             label(axes, middle, bit, ink, 10.5, va="center_baseline")
         told.append(
             f"{name}, {exponent} bits of exponent and {fraction} of fraction, "
@@ -157,10 +162,18 @@ def gradients(sizes: Tensor, scales: Sequence[float]) -> "tuple[Figure, str]":
         )
         bare(axes, "top", "right", "left")
         told.append(f"{name}, {share:.0%} become 0 and {over:.0%} overflow")
+    names = {
+        "fewer\nbits": (ZERO + COARSE) / 2,
+        "all bits": (COARSE + OVER) / 2,
+    }
+    for words, middle in names.items():
+        look = {"ha": "center", "va": "top", "fontsize": 12, "color": DARK}
+        place = panels[-1].get_xaxis_transform()
+        panels[-1].text(middle, 0.95, words, transform=place, **look)
     ticks = range(-45, 20, 15)
     panels[-1].set_xticks(ticks, [f"$2^{{{tick}}}$" for tick in ticks])
     panels[-1].tick_params(labelsize=12)
-    words = "size of a gradient (shaded: float16; paler: fewer bits)"
+    words = "size of a gradient (shaded: what float16 holds)"
     panels[-1].set_xlabel(words, fontsize=12)
     alt = f"Sizes of gradients over the range of float16: {'; '.join(told)}."
     return figure, alt

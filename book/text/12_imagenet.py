@@ -456,9 +456,9 @@ figures.show(*imagenet.rehearsal(losses, math.log(6)))
 #
 # **Where's the loss after these fifty steps?**
 #
-# * clearly below ln 1000
-# * at ln 1000, to the last digit
-# * a bit above ln 1000
+# * clearly below where it began
+# * exactly where it began, to the last digit
+# * a bit above where it began
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 thousandth = results.read("imagenet-thousandth")

@@ -325,15 +325,15 @@ def puzzles_of(task: str, is_other: bool, count: int, seed: int) -> Data:
         images, labels = grey(glyphs.left_of(count, where=where, seed=seed))
         return images.mT, labels  # left is above now, and the upper half left
     drawn = glyphs.left_of(6 * count, seed=seed)
-    first, second = (
-        ablations.places(drawn.images) >= 18
-    ).T  # in the lower half?
+    is_lower = ablations.places(drawn.images) >= 18
+    first, second = is_lower.T
     rows = (first > second if is_other else first < second).nonzero()[:count, 0]
     images, labels = grey(drawn)
     return images[rows], labels[rows]
 
 
 def exercise(task: str, kind: str, seed: int) -> dict[str, Any]:
+    """One run."""
     model = for_relation(kind, LARGE, seed)
     data = puzzles_of(task, False, 4000, seed)
     found = {"seconds": trained(model, data, STEPS, BATCH, RATE, flip=False)}

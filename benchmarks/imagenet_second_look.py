@@ -7,9 +7,8 @@ validation set under their own names, squeezed to 227 x 227 pixels, as they are
 in VeriSilicon/acuity-dataset on GitHub, `labels.csv` (filename, class_index)
 and ReaL's `real.json` (google-research/reassessed-imagenet). ViT-Ti/16 answers;
 counted are the answers that agree with the one label, and those that are among
-ReaL's. The labels and
-answers themselves are kept, so that others can count. A minute, written to
-`vitedu/results/imagenet-second-look.json`.
+ReaL's. The labels and answers themselves are kept, so that others can count. A
+minute, written to `vitedu/results/imagenet-second-look.json`.
 """
 
 import os

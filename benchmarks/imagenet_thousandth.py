@@ -17,6 +17,7 @@ written to `vitedu/results/imagenet-thousandth.json`.
 """
 
 import json
+import operator
 import shutil
 import statistics
 from dataclasses import replace
@@ -25,6 +26,7 @@ from typing import Any
 
 import torch
 from imagenet_second_look import FOLDER, counted, photographs
+from kept import climb
 from recorded import result_fields
 
 import vitedu
@@ -109,21 +111,15 @@ def main() -> None:
         pictures.take(numbers[:TO_CHOOSE]),
         pictures.take(numbers[TO_CHOOSE:]),
     )
-    rates = list(RATES)
-    while True:
-        losses = {}
-        for lr in rates:
-            out = finished(lr, 0, train, to_choose)
-            metrics = read_json(out / "result.json")["metrics"]
-            losses[lr] = metrics["test_loss"]["value"]
-            print(lr, metrics["test_accuracy"]["value"], losses[lr], flush=True)
-        best = min(losses, key=losses.__getitem__)
-        if best == rates[0]:
-            rates.insert(0, float(f"{best / 3:.1g}"))
-        elif best == rates[-1]:
-            rates.append(float(f"{best * 3:.1g}"))
-        else:
-            break
+
+    def loss(lr: float) -> float:
+        out = finished(lr, 0, train, to_choose)
+        metrics = read_json(out / "result.json")["metrics"]
+        print(lr, metrics["test_accuracy"]["value"], flush=True)
+        return metrics["test_loss"]["value"]
+
+    losses = climb(loss, RATES, operator.neg, factor=3)
+    best = min(losses, key=losses.__getitem__)
     found: dict[str, list[float]] = {}
     curves, seconds = [], 0.0
     for seed in SEEDS:

@@ -28,10 +28,10 @@ def vit(
 ) -> ViT:
     """A new model by its name, "ViT-B/16" or timm's, with fields overridden.
 
-    `vit("ViT-Ti/16", image_size=64, num_classes=10)` maps images
-    (b, 3, 64, 64) to logits (b, 10); names are as in `vit_config`, the fields
-    are ViTConfig's. By timm's name it also prepares
-    pictures and resizes positions as timm's does. `dynamic` is as in `load`.
+    `vit("ViT-Ti/16", image_size=64, num_classes=10)` maps images (b, 3, 64, 64)
+    to logits (b, 10); names are as in `vit_config`, the fields are ViTConfig's.
+    By timm's name it also prepares pictures and resizes positions as timm's
+    does. `dynamic` is as in `load`.
 
     UserError: the name or a field is unknown, the fields do not fit each
     other, or timm's network has a part that vitedu's hasn't.

@@ -9,6 +9,13 @@ from tests.figures.drawn import lines, names, words
 from vitedu.figures.chapters import encoder
 
 
+def shares(axes):
+    """How much of its ground each bar covers."""
+    widths = [patch.get_width() for patch in axes.patches]
+    pairs = zip(widths[::2], widths[1::2], strict=True)
+    return [bar / ground for ground, bar in pairs]
+
+
 def test_likeness_is_the_cosine_with_one_patch_without_the_class_token():
     tokens = torch.zeros(197, 2)
     tokens[0] = torch.tensor([9.0, 9.0])  # belongs to no patch
@@ -79,12 +86,7 @@ def test_parts_have_a_row_per_network_and_columns_beside():
     axes, *photographs = figure.axes
     drawn = words(axes)
     assert {"no\nnorms", "harp\n25%", "25.7x", "size"} <= set(drawn)
-    widths = [patch.get_width() for patch in axes.patches]
-    shares = [
-        bar / ground
-        for ground, bar in zip(widths[::2], widths[1::2], strict=True)
-    ]
-    assert shares == pytest.approx([0.75, 0.5, 0.25, 1.0])
+    assert shares(axes) == pytest.approx([0.75, 0.5, 0.25, 1.0])
     assert len(photographs) == 2
     assert "no norms: harp 25%, hook 100%, size 25.7x" in alt
 
@@ -99,12 +101,7 @@ def test_answers_are_written_after_each_block_with_a_bar_as_long():
     axes, *photographs = figure.axes
     assert words(axes).count("crayfish 5%") == 2
     assert {"military uniform 74%", "tabby 50%", "0", "1"} <= set(words(axes))
-    widths = [patch.get_width() for patch in axes.patches]
-    shares = [
-        bar / ground
-        for ground, bar in zip(widths[::2], widths[1::2], strict=True)
-    ]
-    assert shares == pytest.approx([0.05, 0.74, 0.05, 0.5])
+    assert shares(axes) == pytest.approx([0.05, 0.74, 0.05, 0.5])
     assert len(photographs) == 2
     assert "Hopper begins with crayfish and ends with military uniform" in alt
     assert "after each of 1 blocks" in alt

@@ -156,10 +156,10 @@ print(f"{share:.0%} to the corners, {away:.0f} pixels away on average")
 print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
-# All four corners, in every photograph, and in the cat's, too! (Above each is the model's
-# answer. Astronauts aren't among its thousand classes, hence the bobsled.) Four fifths of 161
-# and one fifth of 113 are about 150, and that's where the dots of block 11 are. The riddle is
-# solved.
+# All four corners, in each of the five photographs! (We haven't drawn the cat. Above the
+# others is the model's answer. Astronauts aren't among its thousand classes, hence the
+# bobsled.) Four fifths of 161 and one fifth of 113 are about 150, and that's where the dots
+# of block 11 are. The riddle is solved.
 #
 # But it's a strange solution. What could be so interesting in the corners of a photograph?
 #
@@ -220,10 +220,10 @@ for neuron in at_corners.topk(3).indices.tolist():
 # A single neuron! Number 417 says "I'm a corner", loudly, and is silent everywhere else.
 # Does the network need it? You can test that: set the neuron's column in the second matrix
 # to zero, and see what you lose. We've done it on a thousand photographs, one for each class
-# of ImageNet. We've also taken the four corner tokens away before the first block, so that
-# nobody can look at them, and in another run four patches around the middle. Here's what
-# each adds to the loss, which is 0.69 to begin with. (The thin lines are two standard errors
-# to each side.)
+# of ImageNet. In a second run, we took the four corner tokens away before the first block, so
+# that nobody could look at them; in a third, four patches around the middle. Here's what each
+# adds to the loss, which is 0.69 to begin with. (The thin lines are two standard errors to
+# each side.)
 
 # %% tags=["hide-input"]
 seen = results.read("inside-photographs")["metrics"]
@@ -276,8 +276,8 @@ assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
 print("checked: the same as vitedu.interpret.position_similarity")
 
 # %% [markdown]
-# On the left is how much one patch, A, is like all others. On the right is the same for every
-# second patch, each map in its patch's place.
+# On the left you see how much the position of one patch, A, is like those of all others. On
+# the right is such a map for every second patch, each in its patch's place.
 
 # %% tags=["hide-input"]
 table = {"one patch": alike[4:5, 6:7], "every second patch": alike}
@@ -335,8 +335,8 @@ print(f"swapped  {there:.1f} giants per photograph, in the middle")
 x = model.embed(images)
 for block in model.blocks[:10]:
     x = block(x)
-attention = model.blocks[10].attn  # of block 11
-q, k, v = attention.qkv(model.blocks[10].norm1(x)).chunk(3, dim=-1)
+block = model.blocks[10]  # block 11
+q, k, v = block.attn.qkv(block.norm1(x)).chunk(3, dim=-1)
 
 # %% tags=["hide-input"]
 first, second = torch.triu_indices(5, 5, offset=1)  # pairs of photographs
@@ -358,8 +358,9 @@ print(
 # nothing.
 #
 # And perhaps that's the point. A head's weights have to sum to 1, even where it finds nothing
-# worth looking at. So it needs somewhere to look that does no harm, and in a corner there's
-# rarely anything to lose. (In language models such tokens are called *attention sinks*.)
+# worth looking at. So it needs somewhere to look that does no harm. Take the giants away, and
+# all that attention goes to patches that do have something to say. (In language models such
+# tokens are called *attention sinks*.)
 #
 # Tokens like these were found in large models in 2023, in background patches at no fixed
 # place ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
@@ -415,9 +416,9 @@ kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
 print(f"block 11: {kept:.0%} of the patches' attention goes to the registers")
 
 # %% [markdown]
-# But don't celebrate yet. The heads do what they did before, only that registers, like the
-# class token, aren't anywhere and don't count towards the distance. The test that counts is
-# the loss.
+# But don't celebrate yet. The heads do what they did before. It's just that registers, like
+# the class token, aren't anywhere, so they don't count towards the distance. The test that
+# counts is the loss.
 
 # %% [markdown] tags=["predict"]
 # Moving the corner patches inwards costs 0.18 by itself, as much as dropping them. Now we
@@ -558,8 +559,8 @@ print("checked: apart from the corners, both maps are nearly the same")
 #    tokens and a single neuron that nobody had designed.
 # 2. A beautiful map proves nothing. Take away what it shows, and see whether the answer
 #    falls.
-# 3. What you find inside a network, crosses, giants, maps, is what *this* training on
-#    *these* data led to. It isn't a law.
+# 3. What you find inside a network is what *this* training on *these* data led to. Other
+#    networks have no graph paper, or their giants sit somewhere else.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -583,9 +584,9 @@ print("checked: apart from the corners, both maps are nearly the same")
 # **1.** ★ A picture has 2×2 patches of 16 pixels. How far does a head look that looks
 # everywhere equally? Why is it less than the distance to the neighbour?
 #
-# **2.** ★ In [rollout](#Follow-the-mixing), how much of a patch's token is still the patch itself after twelve
-# blocks, if attention never looks at the patch itself? And how much of the class token is
-# itself?
+# **2.** ★ In [rollout](#Follow-the-mixing), how much of a patch's token is still the patch
+# itself after twelve blocks, if attention never looks at the patch itself? And how much of the
+# class token is itself?
 #
 # **3.** ★★ Change [rollout](#Follow-the-mixing)'s two halves to 0 (for the token itself) and
 # 1, and to 1 and 0. First say what you'll see in the maps.
@@ -602,6 +603,40 @@ print("checked: apart from the corners, both maps are nearly the same")
 #
 # ## Second reading
 #
+# ### The forgotten line
+#
+# In `attention_distance`, the line with `weights.sum` is easy to forget, and nothing fails
+# without it. One of the authors later [posted
+# code](https://github.com/google-research/vision_transformer/issues/162) for the figure
+# that leaves it out, and so do the many copies of that code. What difference does that make
+# for the third head of the first block?
+
+# %% tags=["failure"]
+# the package can do it without the line, too
+forgot = interpret.attention_distance(maps, (14, 14), 16, prefix="drop")
+to_class = maps[0][:, 2, 1:, 0].mean()
+print(f"{to_class:.0%} of its attention goes to the class token")
+print(f"{far[0, 2]:.0f} pixels, without the line {forgot[0, 2]:.0f}")
+
+# %% [markdown]
+# Only a third of its attention is left for patches, so without the line the distance
+# shrinks to a third: less than half a patch. It does look near, at 24 pixels. But with 7
+# you'd celebrate it as a convolution that the network has found by itself.
+#
+# The paper measures on 128 photographs. Here are the distances on 128 of ours, from the
+# sample of ImageNet that this book measures on: scaled to a sum of 1, not scaled, and scaled
+# but without what goes to the corners.
+
+# %% tags=["hide-input"]
+ways = {"renormalise": "scaled", "drop": "not scaled"}
+ways |= {"without corners": "no corners"}
+ways = {
+    words: torch.tensor(seen[f"looks/{name}"]["by_layer"])
+    for name, words in ways.items()
+}
+figures.show(*inside.distances(ways, UNIFORM))
+
+# %% [markdown]
 # ### What does the first layer look for?
 #
 # The paper's Figure 7 begins with the very first thing that happens to a patch:
@@ -722,6 +757,7 @@ for name, row in results.read("inside-locality-shapes")["metrics"].items():
     print(f"{'':7}block 1: {found.mean():.1f} ± {found.std():.1f}", end=", ")
     print(f"the nearest head: {nearest:.1f} pixels")
 
+
 # %% [markdown]
 # It's the same picture: ten times as many shapes bring the first block a pixel nearer, and
 # a hundred times as many add nothing to that. No head becomes local, and even the nearest
@@ -729,41 +765,6 @@ for name, row in results.read("inside-locality-shapes")["metrics"].items():
 # heads, by networks as small as these. In ViT-Ti/16, which has learned from fourteen
 # million photographs, you've seen heads that look at the next patch.
 #
-# ### The forgotten line
-#
-# In `attention_distance`, the line with `weights.sum` is easy to forget, and nothing fails
-# without it. One of the authors later [posted
-# code](https://github.com/google-research/vision_transformer/issues/162) for the figure
-# that leaves it out, and so do the many copies of that code. What difference does that make
-# for the third head of the first block?
-
-# %% tags=["failure"]
-# the package can do it without the line, too
-forgot = interpret.attention_distance(maps, (14, 14), 16, prefix="drop")
-to_class = maps[0][:, 2, 1:, 0].mean()
-print(f"{to_class:.0%} of its attention goes to the class token")
-print(f"{far[0, 2]:.0f} pixels, without the line {forgot[0, 2]:.0f}")
-
-# %% [markdown]
-# Only a third of its attention is left for patches, so without the line the distance
-# shrinks to a third: less than half a patch. It does look near, at 24 pixels. But with 7
-# you'd celebrate it as a convolution that the network has found by itself.
-#
-# The paper measures on 128 photographs. Here are the distances on 128 of ours, from the
-# sample of ImageNet that this book measures on: scaled to a sum of 1, not scaled, and scaled
-# but without what goes to the corners.
-
-# %% tags=["hide-input"]
-ways = {"renormalise": "scaled", "drop": "not scaled"}
-ways |= {"without corners": "no corners"}
-ways = {
-    words: torch.tensor(seen[f"looks/{name}"]["by_layer"])
-    for name, words in ways.items()
-}
-figures.show(*inside.distances(ways, UNIFORM))
-
-
-# %% [markdown]
 # ### Follow the mixing
 #
 # For rollout ([Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)), write down for

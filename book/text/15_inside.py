@@ -42,8 +42,8 @@ far = interpret.attention_distance(maps, (14, 14), 16)  # grid, patch size
 figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 
 # %% [markdown]
-# Each dot is a head, three in each of twelve blocks. Its height says how far away a patch
-# looks with this head, on average, in pixels of the photograph. A head at zero would look
+# Each dot is a head; there are three in each of twelve blocks. Its height says how far away a
+# patch looks with this head, on average, in pixels of the photograph. A head at zero would look
 # at its own patch alone. A head that looks at all patches equally would be on the dashed
 # line.
 #
@@ -194,8 +194,8 @@ figures.show(*inside.growth(long, shares))
 #
 # Who makes them? A block has two halves, attention and MLP. In block 8 the corners are still
 # short after the attention, so it's the MLP. For each token it first computes 768 hidden
-# numbers, its *neurons*. Then each neuron adds a vector of its own to the token, and the
-# higher its number is, the more of it. So how much does each neuron add to a corner?
+# numbers, its *neurons*. Then each neuron adds a vector of its own to the token: the higher its
+# number, the longer the vector. So how much does each neuron add to a corner?
 
 # %%
 x = model.embed(images)
@@ -247,7 +247,7 @@ costs(
 
 # %% [markdown]
 # The middle is hardly missed. The corners cost 0.19, and the neuron alone even more: 0.28,
-# for one column of one matrix! Whatever those corners are for, the network needs it.
+# for one column of one matrix! Whatever the corners are for, the network needs them.
 #
 # ## How does it know that it's a corner?
 #
@@ -353,9 +353,9 @@ print(
 )
 
 # %% [markdown]
-# A giant says nearly the same in every photograph, and it says it ten times more quietly than
-# the others. That's not much of a notepad. If you look at a giant, you take home next to
-# nothing.
+# The longest tokens have the least to say! A giant's value is a tenth as long as that of
+# another patch, and nearly the same in every photograph. That's not much of a notepad. If you
+# look at a giant, you take home next to nothing.
 #
 # And perhaps that's the point. A head's weights have to sum to 1, even where it finds nothing
 # worth looking at. So it needs somewhere to look that does no harm. Take the giants away, and

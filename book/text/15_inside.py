@@ -117,7 +117,7 @@ print("checked: the package's distances, and 116.49 pixels if all are equal")
 # %% tags=["hide-input"]
 places = torch.cartesian_prod(torch.arange(14), torch.arange(14)).double()
 mean = 16 * torch.cdist(places, places).mean(dim=0).view(14, 14)
-print("how far away it is from a patch, on average:")
+print("mean distance from a patch:")
 print(f"the middle          {mean[6, 6]:4.0f} pixels")
 print(f"middle of an edge   {mean[0, 6]:4.0f}")
 print(f"a corner            {mean[0, 0]:4.0f}")
@@ -152,7 +152,7 @@ rest = interpret.attention_distance([rest], (14, 14), 16).mean().item()
 only = torch.zeros(1, 1, 197, 197)
 only[..., CORNERS] = 1  # a head that looks at the corners alone
 away = interpret.attention_distance([only], (14, 14), 16).item()
-print(f"{share:.0%} to the corners, {away:.0f} pixels away on average")
+print(f"{share:.0%} to the corners, {away:.0f} pixels away")
 print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
@@ -405,7 +405,8 @@ figures.show(*inside.norms(panels))
 
 # %% [markdown]
 # No giant is left in the picture: all four are among the registers, which we've drawn below
-# it. And hardly any head looks farther than everywhere any more:
+# it. And hardly any head looks farther than everywhere any more. Here's that, and how much of
+# the patches' attention the registers get:
 
 # %% tags=["hide-input"]
 far_after = interpret.attention_distance(maps_after, (14, 14), 16)
@@ -413,7 +414,7 @@ both = {"as it was": far, "corners moved out": far_after}
 figures.show(*inside.distances(both, UNIFORM))
 kept = maps_after[10][:, :, 5:, 1:]  # from patches, without the class token
 kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
-print(f"block 11: {kept:.0%} of the patches' attention goes to the registers")
+print(f"in block 11, {kept:.0%} goes to the registers")
 
 # %% [markdown]
 # But don't celebrate yet. The heads do what they did before. It's just that registers, like

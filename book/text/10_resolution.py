@@ -390,7 +390,7 @@ figures.show(*drawings.curve(right, costs, errors, trained=224))
 #
 # But it's still a fall. The other reason may be the size of things ([Touvron et al.
 # 2019](https://arxiv.org/abs/1906.06423)): at 384 pixels, an ear fills the patches that used
-# to hold a head. (We haven't tested that.) If it's so, the network needs practice.
+# to hold a head. (We haven't tested that.) If that's so, the network needs practice.
 #
 # ## And with training?
 #

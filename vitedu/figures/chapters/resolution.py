@@ -326,8 +326,14 @@ def where(
     for axes, (name, each) in zip(others, chances.items(), strict=True):
         shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=MUCH)
         axes.set_title(name, fontsize=11)
-    below_all = {"location": "bottom", "aspect": 40, "shrink": 0.8}
-    bar = figure.colorbar(shown, ax=panels, extend="max", **below_all)
+    bar = figure.colorbar(
+        shown,
+        ax=panels,
+        extend="max",
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+    )
     ticks = [MUCH * quarter / 4 for quarter in range(5)]
     bar.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
     listed = "; ".join(chances)

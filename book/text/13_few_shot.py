@@ -505,8 +505,8 @@ figures.show(
 )
 
 # %% [markdown]
-# 17, and of the twenty with the smallest lead only 7. (In the figure a mistake is red, with
-# the true name in brackets.) So tomorrow you'd let it sort what it's sure of, if you can live
+# It's 17, and of the twenty with the smallest lead, only 7 are right. (In the figure a
+# mistake is red, with the true name in brackets.) So tomorrow you'd let it sort what it's sure of, if you can live
 # with three mistakes in twenty, and sort the rest yourself. Each answer of yours is one more
 # photograph for the formula, and with fifty of each, drawn at random, it was right four times
 # in five.
@@ -618,7 +618,7 @@ figures.show(
 #
 # 1. What does `features` return for a photograph, and where in the network is it taken?
 # 2. Why do we append a constant to the features, and why is it 100?
-# 3. Why does least squares go on learning where the nearest mean has stopped?
+# 3. Why does the formula go on learning where the nearest mean has stopped?
 # 4. With a small $\lambda$, where is the accuracy lowest, and why there?
 # 5. Why may you not whiten test photographs by their own mean?
 #

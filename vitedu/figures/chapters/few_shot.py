@@ -190,9 +190,9 @@ def answers(
         axes.set_title(title, fontsize=11, **look)
         listed.append(words if right else f"{words}, but it is a {wanted}")
     for axes, name in zip(grid[:, 0], words_of_rows, strict=False):
-        look = {"ha": "right", "va": "center", "fontsize": 11}
-        where = {"transform": axes.transAxes, "rotation": 90}
-        axes.text(-0.06, 0.5, name, **look, **where)
+        look = {"ha": "right", "va": "center", "rotation": 90}
+        where = axes.transAxes
+        axes.text(-0.06, 0.5, name, fontsize=11, transform=where, **look)
     return figure, f"{len(images)} pictures and their names: " + (
         f"{'; '.join(listed)}."
     )

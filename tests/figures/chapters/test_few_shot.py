@@ -55,8 +55,8 @@ def test_wrong_answers_are_red_and_say_what_it_is():
     assert names([right, wrong]) == ["ring", "disc\n(half disc)"]
     assert wrong.get_color() == CLASS != right.get_color()
     assert sum(bool(axes.images) for axes in figure.axes) == 6
-    beside = [words(axes) for axes in figure.axes if words(axes)]
-    assert beside == [["sure"], ["unsure"]]
+    beside = names(axes.yaxis.label for axes in figure.axes)
+    assert [name for name in beside if name] == ["sure", "unsure"]
     assert "6 pictures" in alt and "disc, but it is a half disc" in alt
 
 

@@ -177,7 +177,8 @@ def answers(
     figure, grid = chart(*size, rows, columns, squeeze=False)
     listed = []
     for axes in grid.flat:
-        axes.axis("off")
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
     for axes, image, name, truth in zip(
         grid.flat, images, given, truths, strict=False
     ):
@@ -190,9 +191,7 @@ def answers(
         axes.set_title(title, fontsize=11, **look)
         listed.append(words if right else f"{words}, but it is a {wanted}")
     for axes, name in zip(grid[:, 0], words_of_rows, strict=False):
-        look = {"ha": "right", "va": "center", "rotation": 90}
-        where = axes.transAxes
-        axes.text(-0.06, 0.5, name, fontsize=11, transform=where, **look)
+        axes.set_ylabel(name, fontsize=11)
     return figure, f"{len(images)} pictures and their names: " + (
         f"{'; '.join(listed)}."
     )

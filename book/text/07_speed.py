@@ -559,9 +559,17 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
 # That's the most that faster products can bring to this step. And how much faster can they
-# be? It depends on the chip's circuits. On the processor that timed this page, products in
-# `bfloat16` are more than twice as fast as in `float32`, but in `float16` they crawl.
-# ([Measure yours](#Arithmetic-or-memory).)
+# be? It depends on the chip's circuits, so ask yours:
+#
+# ```python
+# a = torch.randn(512, 512)
+# for dtype in (torch.float32, torch.bfloat16, torch.float16):
+#     short = a.to(dtype)
+#     %timeit short @ short
+# ```
+#
+# On the processor that timed this page, `bfloat16` is more than twice as fast as `float32`, but
+# `float16` [crawls](#Arithmetic-or-memory).
 #
 # GPUs have circuits for short formats, too. With one of them, *TF32*, your tensors even stay
 # in `float32`, and the GPU rounds each number to ten bits of fraction on its way into a

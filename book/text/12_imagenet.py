@@ -472,7 +472,7 @@ print(thousandth["command"])
 # 267 times, where guessing finds one. (That's one run, at the best of three rates, and
 # we chose the rate on other photographs.)
 #
-# So the path works on ImageNet, too. How far it leads, the 267 can't say: all but the head
+# So the path works on ImageNet, too. How far it leads, this number can't say: all but the head
 # had learned from ImageNet's labels before.
 #
 # ## The whole run on one page
@@ -522,9 +522,9 @@ print("checked: the plan's gigabytes, hours and minutes")
 # photograph, and an answer is right if it's in the set. If the set is empty, the photograph
 # doesn't count.
 #
-# We gave 1,300 of these test photographs to ViT-Ti/16 as it comes. (Somebody chose them for
-# another purpose, and [they're easier than the rest](#The-1,300).) By the one label, it
-# makes 226 mistakes. Here are the first ten:
+# We gave 1,300 of these test photographs, the thousand from above among them, to ViT-Ti/16 as
+# it comes. (Somebody chose them for another purpose, and [they're easier than the
+# rest](#The-1,300).) By the one label, it makes 226 mistakes. Here are the first ten:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 second = results.read("imagenet-second-look")

@@ -30,7 +30,6 @@ from torch import nn
 
 from vitedu import figures, results
 from vitedu.data import Augment, ImageSource, folder_of, load_folder
-from vitedu.errors import UserError
 from vitedu.evaluate import features, linear_probe
 from vitedu.figures import photos
 from vitedu.figures.chapters import transfer
@@ -69,10 +68,10 @@ words = "Twelve photographs of waste on white, numbered, two of each kind."
 figures.show(*photos.pictures(shown, words, columns=3))
 
 # %% [markdown]
-# Not so easy: clear things may be glass or plastic. What would ViT-Ti/16 say, which knows a
-# thousand words but has never sorted anything? Let's ask it about sixty photographs, ten of
-# each kind, and print its three most frequent answers for each kind. (`real` is the trained
-# network.)
+# Not so easy, is it? Clear things may be glass or plastic. What would ViT-Ti/16 say, which
+# knows a thousand words but has never sorted anything? Let's ask it about sixty photographs,
+# ten of each kind, and print its three most frequent answers for each kind. (`real` is the
+# trained network.)
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -166,8 +165,8 @@ for name, model in {"zeros": zeros, "random": random}.items():
 #
 # The paper adds *momentum*. Imagine a heavy ball rolling downhill: each batch gives it a
 # push, and from one step to the next it keeps nine tenths of its speed. Three pushes of 1
-# bring it to 1, then to $0.9 + 1 = 1.9$, then to 2.71. In symbols, the gradient $g$ pushes
-# the *velocity* $v$, and the weight $w$ moves downhill by the velocity times the rate
+# give it a speed of 1, then of $0.9 + 1 = 1.9$, then of 2.71. In symbols, the gradient $g$
+# pushes the *velocity* $v$, and the weight $w$ moves downhill by the velocity times the rate
 # $\eta$:
 #
 # $$ v \leftarrow 0.9\,v + g \qquad\qquad w \leftarrow w - \eta\,v $$
@@ -339,7 +338,7 @@ def finetune(model, views, epochs, lr, batch_size=12):
 # %% [markdown] tags=["predict"]
 # Everything's ready. With the network untouched, a linear classifier got 42 of the sixty
 # test photographs right. Now all 5.5 million weights learn, which takes a few minutes. **How
-# many of the sixty will be right?**
+# many will be right this time?**
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
@@ -360,11 +359,12 @@ figures.show(*transfer.run(losses, lengths))
 # That took minutes, and it's no more than the linear classifier got in seconds! Yet the loss
 # is nearly zero: the network knows its own sixty by heart.
 #
-# Look at the leash, too. It isn't there for a rare odd batch: it shortens most of the steps,
-# and the first ones to less than a tenth.
+# Look at the lower curve, too. The leash isn't there for a rare odd batch: it shortens most
+# of the gradients, and the first ones to less than a tenth.
 #
-# Did training at least change *which* photographs are right? Here are six of them. Below each
-# is what the untouched network said (call it *frozen*), and what the tuned one says:
+# Did training at least change *which* photographs are right? Here are six of the sixty.
+# Below each is what the untouched network said (call it *frozen*), and what the tuned one
+# says:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -389,10 +389,12 @@ figures.show(*transfer.answers(pixels[six], titles, said))
 # ## What decides?
 #
 # Head of zeros, momentum, 5.5 million weights: was any of that worth the trouble? Sixty test
-# photographs can't tell. But TrashNet's authors have set aside 431 to test on, and 328 more
-# to choose settings by. So we trained on the same sixty as you, with three seeds, and
-# changed one thing at a time. Every run ends up knowing its sixty by heart, so those tell us
-# nothing. Here's how many of the 431 each gets right:
+# photographs are too few to tell. But TrashNet's authors have set aside 431 to test on, and
+# 328 more to choose settings by.
+#
+# So we trained on the same sixty as you, with three seeds, and changed one thing at a time.
+# Every run ends up knowing its sixty by heart, which tells you nothing. Here's how many of
+# the 431 each gets right:
 
 # %% tags=["hide-input"]
 record = results.read("trashnet-finetune")["metrics"]
@@ -428,6 +430,8 @@ assert (probe.logits(known.features).argmax(1) == known.labels).all()
 # for five epochs. **How many mistakes are left?**
 
 # %% tags=["hide-input"]
+from vitedu.errors import UserError
+
 recorded = results.read("trashnet")["metrics"]["test_accuracy"]
 whole, seeds = recorded["value"], recorded["per_seed"]
 large = None
@@ -466,7 +470,7 @@ print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 # beat. If you have many hundreds of photographs, try training it all. (We've measured 60 and
 # 1,768, and nothing in between.)
 #
-# ## A mistake that raises no error
+# ## Four lines that look right
 #
 # You'll rarely write the step yourself. With one of PyTorch's optimizers, these four lines
 # get the network ready to train:
@@ -482,7 +486,7 @@ model.head = with_new_head(6).head
 # $\ln 6 \approx 1.7918$, as it should be. **What's the third?**
 #
 # * a little less
-# * the same, to the last digit
+# * exactly the same
 # * more
 
 # %% tags=["nbval-ignore-output"]
@@ -492,9 +496,9 @@ for _ in range(3):
     print(f"{loss:.4f}")
 
 # %% [markdown]
-# The same! The optimizer keeps a list of the weights that it was given, and it was given the
-# *old* head. The new one never moves. And since it's all zeros, no gradient gets past it,
-# and nothing else moves either.
+# The same, and there was no error! The optimizer keeps a list of the weights that it was
+# given, and it was given the *old* head. The new one never moves. And since it's all zeros,
+# no gradient gets past it, and nothing else moves either.
 #
 # With a random head you wouldn't notice so easily. There the loss does move, because
 # everything below adapts to a head that never learns. [Exercise 4](#Exercises) shows where
@@ -506,9 +510,9 @@ for _ in range(3):
 #
 # ## Your own things
 #
-# Now yours: make a folder for each class, with ten or more photographs in it, and put them
-# all into one folder. The command below holds out a fifth of every class to test on, unless
-# you've made the folders `train` and `val` yourself.
+# Now yours: make a folder for each class, with ten or more photographs in it, and put these
+# folders into one called `mine`. The command below holds out a fifth of every class to test
+# on, unless you've split them into `mine/train` and `mine/val` yourself.
 #
 # Until you have some, a hidden cell has put our sixty into `mine/train`, and the sixty to
 # test on into `mine/val`. `shell` runs a command as your terminal would:

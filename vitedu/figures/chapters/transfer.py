@@ -85,15 +85,15 @@ def momentum(
         bare(axes)
         largest = max(map(abs, found))
         listed.append(f"{name}, a velocity of {largest:.1f} at most")
+    number = len(next(iter(gradients.values())))
     look = {"ha": "left", "va": "top"}
     for place, words, color in (
         ((0.5, LIMIT - 0.3), f"limit {LIMIT}", VELOCITY),
-        ((6.7, 4.6), "velocity $v$", VELOCITY),
-        ((6.7, 2.6), "gradient $g$", STREAM),
+        ((0.67 * number, 4.6), "velocity $v$", VELOCITY),
+        ((0.67 * number, 2.6), "gradient $g$", STREAM),
     ):
         label(panels[0], place, words, color, 11, **look)
     panels[-1].set_xlabel("step", fontsize=12)
-    number = len(next(iter(gradients.values())))
     return figure, (
         f"Gradients of size 1 and the velocity they add up to in {number} "
         f"steps: {'; '.join(listed)}. A dashed line marks the limit, {LIMIT}."

@@ -165,9 +165,10 @@ for name, model in {"zeros": zeros, "random": random}.items():
 #
 # The paper adds *momentum*. Imagine a heavy ball rolling downhill: each batch gives it a
 # push, and from one step to the next it keeps nine tenths of its speed. Three pushes of 1
-# give it a speed of 1, then of $0.9 + 1 = 1.9$, then of 2.71. In symbols, the gradient $g$
-# pushes the *velocity* $v$, and the weight $w$ moves downhill by the velocity times the rate
-# $\eta$:
+# give it a speed of 1, then of $0.9 + 1 = 1.9$, then of 2.71.
+#
+# In symbols, the gradient $g$ pushes the *velocity* $v$, and the weight $w$ moves downhill
+# by the velocity times the rate $\eta$:
 #
 # $$ v \leftarrow 0.9\,v + g \qquad\qquad w \leftarrow w - \eta\,v $$
 

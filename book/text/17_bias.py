@@ -73,9 +73,9 @@ alt += " The stranger in each picture with the answer 'yes' has a red frame."
 figures.show(*bias.puzzles(rows, alt, framed=letters[8:]))
 
 # %% [markdown]
-# You see the red frames, the network doesn't. The blue lines cut the picture into the patches of a
-# small ViT. In the upper row, every glyph fills a patch. The ViT has learned from a thousand such
-# pictures, and now it spots the strangers in all new ones.
+# The network doesn't see the red frames. The blue lines cut the picture into the patches of a small
+# ViT, and the grey around the glyphs is noise. In the upper row, every glyph fills a patch. The ViT
+# has learned from a thousand such pictures, and now it spots the strangers in all new ones.
 #
 # In the lower row only one thing is different: the glyphs may be anywhere. To you that hardly
 # matters. So let's train the same ViT again, with as many pictures and for as many steps.
@@ -101,7 +101,6 @@ def score(name, key="per_seed"):
 print("on the grid:", score("vit-which-1k"))
 print("anywhere:   ", score("vit-which-off-1k"))
 
-
 # %% [markdown]
 # These are means of three runs, and ± is the error of the mean, as in [chapter
 # 5](05_mnist.ipynb). A coin gets 50%. Of the fifty points between a coin and perfect, our ViT has
@@ -119,13 +118,17 @@ print("anywhere:   ", score("vit-which-off-1k"))
 # network get right? We've asked our ViT, then given it more pictures and asked again. Beside it
 # we've trained a small ResNet that costs about as much compute per picture:
 
-
 # %% tags=["hide-input"]
-def compared(rows):
+COLUMNS = {"its own pictures": "train_per_seed", "new ones": "per_seed"}
+ALSO = COLUMNS | {"new glyphs": "other_per_seed"}
+
+
+def compared(rows, columns=COLUMNS):
     """Right answers to the pictures learned from, and to new ones."""
-    print(f"{'':24}{'its own pictures':>18}{'new ones':>16}")
+    print(" " * 24 + "".join(f"{title:>16}" for title in columns))
     for said, row in rows.items():
-        print(f"{said:24}{score(row, 'train_per_seed'):>18}{score(row):>16}")
+        scores = [f"{score(row, key):>16}" for key in columns.values()]
+        print(f"{said:24}{''.join(scores)}")
 
 
 compared(
@@ -144,8 +147,9 @@ compared(
 # another case: it was trained too briefly, or at a bad rate, or it can't learn the puzzle at all.
 #
 # More pictures do help the ViT. But with thirty thousand it isn't yet where the ResNet is with
-# three thousand. So from three thousand pictures on, the story that you've heard is true. (The
-# paper [tells it of photographs](#What-the-paper-measured).)
+# three thousand. So from three thousand pictures on, the story that you've heard is true, here as
+# in [the paper](#What-the-paper-measured). (With three hundred the ResNet only guesses, while the
+# ViT gets 62%.)
 #
 # Why? Off the grid, a glyph can lie in sixteen ways relative to the blue lines (four across, four
 # down), and it's cut into up to four pieces. For the ViT it's as if there were sixteen alphabets,
@@ -197,17 +201,16 @@ print("checked: without its noise, the package draws the same pictures")
 
 
 # %% [markdown]
-# The package adds some noise to every pixel, and it tosses a coin for the answer before it draws.
-# Without the coin, a network that always says *different* would be [right 93% of the
-# time](#Counting-instead-of-comparing) without ever looking.
+# The package tosses a coin for the answer before it draws. Otherwise, always saying *different*
+# would be [right 93% of the time](#Counting-instead-of-comparing).
 #
 # ## Comparing is enough
 #
 # On the grid, a glyph is a token. And comparing tokens is what an attention head begins with: it
-# takes the dot product of every token with every other ([chapter 2](02_attention.ipynb)). Two
-# equal glyphs have the dot product 16. Two different ones of ours differ in at least three pixels,
-# so theirs is at most 10, and the threshold goes in the middle. `on` and `off` are 2,000 of the
-# package's puzzles each, on the grid and anywhere.
+# takes the dot product of every token with every other ([chapter 2](02_attention.ipynb)). Without
+# noise, two equal glyphs have the dot product 16. Two different ones of ours differ in at least
+# three pixels, so theirs is at most 10, and the threshold goes in the middle. `on` and `off` are
+# 2,000 of the package's puzzles each, on the grid and anywhere.
 
 
 # %%
@@ -237,6 +240,9 @@ print("checked: all of them on the grid; off it only with every window")
 # On the grid, queries and keys solve the puzzle without a single learned number. That's an
 # inductive bias, too: *any two tokens can be compared, wherever they are, and always by the same
 # weights.* Does it help a network that has to learn the puzzle?
+#
+# And will that network have understood the question? Sixteen glyphs make 136 pairs, few enough to
+# know by heart. So the last column is for a second alphabet, sixteen glyphs that it has never met.
 
 # %% tags=["hide-input"]
 compared(
@@ -244,45 +250,33 @@ compared(
         "ViT, 300 pictures": "vit-same-300",
         "ResNet, 300 pictures": "resnet-same-300",
         "ResNet, 3,000 pictures": "resnet-same-3k",
-    }
+        "ViT, 10,000 pictures": "vit-same-10k",
+        "ResNet, 10,000 pictures": "resnet-same-10k",
+    },
+    ALSO,
 )
+others = package.same_or_different(2000, seed=1, alphabet=1)
+print(f"one head, no pictures{share(others):>51.1%}")
 
 # %% [markdown]
 # Look at the second row. The ResNet knows its three hundred pictures by heart and tosses a coin
 # with new ones. *Now it's the ResNet that needs more data.* From ten times as many it learns the
-# puzzle, too.
+# puzzle, too. ([Why it finds it hard](#Why-a-ResNet-finds-it-hard).)
 #
-# But has the ViT understood the question? Sixteen glyphs make 136 pairs, few enough to know by
-# heart. So let's show both networks a second alphabet, sixteen glyphs that neither has met. Each
-# has learned from ten thousand pictures:
-
-# %% tags=["hide-input"]
-for network in ("vit", "resnet"):
-    row = f"{network}-same-10k"
-    print(f"{NAMES[network]:9} its glyphs {score(row):>13}", end="")
-    print(f"   new glyphs {score(row, 'other_per_seed'):>13}")
-others = package.same_or_different(2000, seed=1, alphabet=1)
-print(f"one head{'':29} new glyphs {share(others):>11.1%}")
-
-# %% [markdown]
-# The head without weights has no trouble: it compares. The ViT, perfect with its own glyphs, is
-# wrong three times in ten with new ones, so much of what it knows is about these sixteen. The
-# ResNet needed more pictures, but it does better here (nine times the error of the difference,
-# where [chapter 5](05_mnist.ipynb) asks for three). A bias makes some things quick to learn, but
-# not necessarily what you meant.
-#
-# Why does the ResNet find it hard? It ends by averaging a map, and an average [can't tell same from
-# different](#Why-a-ResNet-finds-it-hard). So its kernels have to compare the two glyphs before
-# that, and the kernel for a neighbour on the right is no use for a glyph two cells below. Attention
-# uses the same weights for all *pairs* of places. At least that's how we explain the table.
+# Then the last column. The head without weights has no trouble: it compares. The ViT is wrong three
+# times in ten, even after ten thousand pictures, so much of what it knows is about its own sixteen
+# glyphs. The ResNet needed more pictures, but here it does better: the difference is nine times its
+# error, and [chapter 5](05_mnist.ipynb) asks for three. A bias makes something quick to learn, but
+# not always the rule that you had in mind.
 #
 # ## Off the grid again
 #
 # Now for the hardest puzzle: same or different, with the glyphs anywhere. From a thousand
-# pictures, the ViT gets 54% of new ones right. So we give it ten thousand, and it gets 55%.
+# pictures, the ViT gets 54% of new ones right, though 98% of its own: it's short of data. But
+# with ten thousand, it gets 55%.
 
 # %% [markdown] tags=["predict"]
-# Before you give it a hundred thousand, do what we did above, and look at the pictures it has.
+# Before you give it a hundred thousand, look once more at the pictures it has.
 # **How many of its own ten thousand does it get right?**
 #
 # * nearly all of them
@@ -300,12 +294,12 @@ compared(
 # %% [markdown]
 # Little more than half! In 1,200 steps of 64 pictures, it can't learn the ten thousand it has. And
 # pictures that are always fresh, none of them twice, get it hardly any further. If you'd seen only
-# the right column, you'd have said "it needs more data", and collected another million for nothing.
+# the right column, you'd have said "it needs more data", and collected more for nothing.
 #
-# What is it short of, then? It might be steps: we never gave it more than 1,200, and the others
-# didn't need more. But first let's ask the head without weights. It's no better than a coin here
-# either, since the two doubles are cut in different ways. So let's cut everywhere: a patch every
-# two pixels, or every single pixel, so that the patches overlap.
+# What is it short of, then? It might be steps: we never gave it more than 1,200. But first let's
+# ask the head without weights. It's no better than a coin here either, since the two doubles are
+# cut in different ways. So let's cut everywhere, with a stride of two pixels or of one, so that the
+# patches overlap.
 
 # %%
 for stride in (4, 2, 1):
@@ -324,15 +318,10 @@ for stride in (4, 2, 1):
 # single block of a ViT in the place of its last block. It still has sixteen tokens, but each of
 # them has seen 21 pixels across instead of four.
 #
-# All three networks cost about as much, and here each has learned from ten thousand pictures. The
-# last column is for new pictures of the second alphabet:
+# All three networks cost about as much, and each has learned from ten thousand pictures:
 
 # %% tags=["hide-input"]
-print(f"{'':9}{'its own pictures':>18}{'new ones':>16}{'new glyphs':>16}")
-for network, name in NAMES.items():
-    row = f"{network}-same-off-10k"
-    print(f"{name:9}{score(row, 'train_per_seed'):>18}{score(row):>16}", end="")
-    print(f"{score(row, 'other_per_seed'):>16}")
+compared({NAMES[each]: f"{each}-same-off-10k" for each in NAMES}, ALSO)
 
 # %% tags=["hide-cell", "nbval-check-output"]
 first, second, third = sorted(record["resnet-same-off-10k"]["per_seed"])
@@ -344,15 +333,14 @@ print("checked: two of the ResNet's runs learn it, and one doesn't")
 # still right more than eight times in ten.
 #
 # The ResNet has large errors because it's less steady. Two of its three runs do even better than
-# the hybrid, and the third tosses a coin. So it isn't that attention compares better here. What the
-# ViT lacked was somebody to *read*.
+# the hybrid, and the third tosses a coin. So it isn't that attention compares better here. In these
+# 1,200 steps, what the ViT lacked was somebody to *read*.
 #
 # ## Who wins where
 #
-# Here's the whole experiment, from 300 pictures to fresh ones. Large points are means, and small
-# ones single runs. The dashed lines are what a network gets of its own pictures, and in the upper
-# panels they run along the top. (A stranger on the grid is too easy: from three hundred pictures
-# on, hardly any is missed.)
+# Here's the whole experiment, from 300 pictures to fresh ones. Large points are means with their
+# errors, and small ones single runs. The dashed lines are what a network gets of its own pictures,
+# and in the upper panels they run along the top.
 
 # %% tags=["hide-input"]
 panels = {
@@ -375,24 +363,26 @@ print("checked: the hybrid is close to the better one or ahead")
 
 
 # %% [markdown]
-# Where the dashed line is at the top and the solid one isn't, a network is short of data. With
-# three hundred pictures, nearly all are. Later it's the ViT on the upper left, and the ResNet on
-# the upper right. In the large panel the ViT's two lines meet near the bottom, and those of the
-# other two at nine in ten.
+# Where the dashed line is far above the solid one, a network is short of data. With three hundred
+# pictures, nearly all are. With more, it's still the ViT on the upper left, and at a thousand the
+# ResNet in both upper panels. In the large panel the ViT is short of data, too, until it has three
+# thousand pictures. From ten thousand on its two lines meet near the bottom, and those of the other
+# two at nine in ten.
 #
 # So does a ViT need more pictures? *To find a glyph anywhere, yes. To compare two that it knows,
 # no: there it's the ResNet that needs between three and ten times as many. And to find and
 # compare, more pictures hardly helped the ViT in 1,200 steps, while tokens made by convolutions
 # did.* (Whether more steps would do, or overlapping patches, we haven't tried.)
 #
-# If you don't know which of these your own question is, take the hybrid. From a thousand pictures
+# If you don't know which of these your question is, take the hybrid. From a thousand pictures
 # on it's never more than three points behind the better of the other two, in any panel.
 #
 # ## A cat in 196 pieces
 #
-# A convolution knew two things from birth, and the second one is still left: neighbours belong
-# together. Let's take that away. Cut a picture into pieces, and put them back in another order.
-# Everything is still there, and only the neighbours have changed.
+# Moving the glyphs tested one of the two things that a convolution knows from birth: a thing is the
+# same thing wherever it is. What about the other, that neighbours belong together? Let's take it
+# away. Cut a picture into pieces, and put them back in another order. Everything is still there,
+# and only the neighbours have changed.
 
 
 # %%
@@ -404,6 +394,25 @@ def shuffle(images, order, patch_size):
     rows = images.shape[2] // patch_size
     return rearrange(patches[:, order], back, r=rows)
 
+
+# %% [markdown]
+# First a convolution. We've trained our small ResNet for 200 steps on 2,500 digits, as they are, and
+# in 49 pieces of 4×4 pixels that are always in the same wrong order:
+
+# %% tags=["hide-input"]
+compared(
+    {
+        "ResNet, as they are": "resnet-plain",
+        "ResNet, in pieces": "resnet-shuffled",
+    }
+)
+
+# %% [markdown]
+# The shuffle costs it about three points. It learns its own digits in pieces just as well, so what
+# it's short of is *data*: a bias that fits can stand in for more pictures.
+#
+# To a new ViT, no order is more natural than another: its table of positions is random, so on
+# average a shuffle costs it nothing. But what about a trained one? Here's a cat for it:
 
 # %% tags=["hide-input"]
 answer = check.shuffle(shuffle)
@@ -424,7 +433,7 @@ figures.show(*bias.pieces(shown, alt))
 
 # %% [markdown] tags=["predict"]
 # We show both pictures to a pretrained ViT-Ti/16. On the left it says "Egyptian cat, 84%". Each of
-# its patches is exactly one of the pieces, so on the right it gets the same 196 patches.
+# its patches is one of the pieces, so on the right it gets the same 196.
 #
 # **What does it say of the pieces?**
 #
@@ -446,7 +455,7 @@ print("the cat:", says(cat))
 print("pieces: ", says(pieces))
 
 # %% [markdown]
-# A coral reef! You'd hardly see a cat there either: there's fur, and bits of eyes, but no face.
+# A coral reef! You'd hardly see a cat there either.
 #
 # Yet what has really changed for the ViT? Attention has no idea of neighbours. Where its patches
 # are, it knows only from the 196 rows of its table of positions. So let's put those rows in the
@@ -466,8 +475,8 @@ assert names[0].startswith("Egyptian cat") and "cat" not in names[1]
 print("checked: the logits are the same to three digits and more")
 
 # %% [markdown]
-# Word for word what it said of the whole cat! The picture is still in pieces, and you still see no
-# face. But if the table is shuffled along with the patches, nothing has changed for the network.
+# Word for word what it said of the whole cat! You still don't see one, but if the table is shuffled
+# along with the patches, nothing has changed for the network.
 #
 # It isn't only the cat. Above each photograph is what the ViT says of it. Under the pieces, the red
 # words are what it says of those, and the green ones what it says once its table is in the same
@@ -490,11 +499,7 @@ for name, photograph in others.items():
 figures.show(*bias.jumbled(jumbled))
 
 # %% [markdown]
-# Try it with a photograph of yours: `vitedu.preprocess(model, "mine.jpg")` in the place of `cat`.
-#
-# A convolution has no such table. It's born with neighbours, and it misses them: a ResNet that
-# learns digits in pieces is [three points worse](#Digits-in-pieces) than one that learns them
-# whole.
+# Try a photograph of yours: `vitedu.preprocess(model, "mine.jpg")` in the place of `cat`.
 #
 # ## What to take with you
 #
@@ -696,28 +701,6 @@ for row in ("vit-same-300", "resnet-same-1k"):
 # are no more than it gets with its own glyphs. With fresh pictures, ResNet and hybrid are both at
 # 85%.
 #
-# ### Digits in pieces
-#
-# We've trained our small ResNet for 200 steps on 2,500 digits, as they are, and cut into 49 pieces
-# of 4×4 pixels that are always in the same wrong order. Three runs each:
-
-# %% tags=["hide-input"]
-compared(
-    {
-        "ResNet, as they are": "resnet-plain",
-        "ResNet, in pieces": "resnet-shuffled",
-    }
-)
-
-# %% [markdown]
-# The shuffle costs it about three points, and that's a result. Look at the first column: in
-# pieces, it learns its own digits just as well. What it's short of is *data*. So a bias that fits
-# can stand in for more pictures. But it's no disaster: inside a piece, neighbours are still
-# neighbours, and the weights are still shared.
-#
-# And a new ViT, whose table of positions is random? To such a ViT, no order is more
-# natural than another, so on average a shuffle can't cost it anything.
-#
 # ### What the paper measured
 #
 # For its Figure 3, the paper pretrains ViTs of two sizes on three sets of photographs, and
@@ -759,9 +742,9 @@ figures.show(*bias.pretrained(table_5))
 # 2023](https://arxiv.org/abs/2310.09612) got nearly perfect answers for new kinds of pictures
 # from some ViTs, but those had been pretrained on other data.
 #
-# [D'Ascoli et al. 2021](https://arxiv.org/abs/2103.10697) asked whether you can have both.
-# Their heads begin as convolutions, with a gate that each head may open if it wants to look
-# further. That gave a ViT that needs less data than DeiT and isn't held back later.
+# [D'Ascoli et al. 2021](https://arxiv.org/abs/2103.10697) asked whether you can have both. Their
+# heads begin as convolutions, with a gate that each head may open if it wants to look further. That
+# gave a ViT that needs less data than the same one without gates (DeiT) and isn't held back later.
 #
 # ## Where this is in the paper
 #

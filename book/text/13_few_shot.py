@@ -48,8 +48,8 @@ figures.show(*few_shot.shots(shown))
 # trained on ImageNet-21k and then on ImageNet's thousand classes, and none of your six words
 # is among the thousand. How much time would you set aside to train it on yours?
 #
-# None, this time. Each photograph goes through the network once, and the network's weights
-# stay *frozen*: nothing trains them.
+# None, this time. Each photograph of the folder `waste` goes through the network once, and the
+# network's weights stay *frozen*: nothing trains them.
 
 # %%
 train = features(model, waste.train)
@@ -111,7 +111,7 @@ figures.show(
 
 
 # %% [markdown]
-# A brown bottle has found a green one, and one bright sheet of paper another. Even the two
+# A brown bottle has found a green one, and one printed sheet of paper another. Even the two
 # mistakes make sense: a foil tray has found a plastic one, and a clear plastic tray a glass
 # jar. Nobody has told the network which of these is plastic. But it puts what looks alike
 # close together, and often that's the same material.
@@ -203,12 +203,12 @@ for l2 in (0.0, 4.0):
 #
 # ## The formula in code
 #
-# With six materials, each gets its own column of targets: 1 for its photographs, −1 for
-# all others. Put the columns side by side, call them $Y$, and you get all the weights $W$
-# at once. The authors of the ViT paper compare models that way when *fine-tuning*, which
+# With six materials, each gets its own column of targets: 1 for its photographs, −1 for all
+# others. Put the columns side by side, call them $Y$, and you get all the weights $W$ at
+# once. The authors of the ViT paper compare models that way when *fine-tuning*, which
 # trains all the weights, would cost too much ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)). Below each step is its line of code. The first has
-# run already, and we'll write the others now:
+# 2021](https://arxiv.org/abs/2010.11929)). Here are the four steps, each with its line of
+# code. The first has run already, and we'll write the others now:
 
 # %% tags=["hide-input"]
 figures.show(*few_shot.recipe())
@@ -278,9 +278,9 @@ assert round(right, 6) == round(100 * fewshot_accuracy(*few, *test), 6)
 print("check: the formula holds, and the accuracy is the package's")
 
 # %% [markdown]
-# It's the number from the top, with the authors' $\lambda$ of $2^{10}$, which they use
-# for every data set. On your thirty photographs the formula has won nothing over the mean,
-# for a lot of algebra. So what is it good for?
+# It's the number from the top, with the authors' $\lambda$ of $2^{10}$, which they use for
+# every data set. So far, a lot of algebra has won nothing over the mean. What is it good
+# for?
 #
 # ## When you have more
 #
@@ -289,7 +289,7 @@ print("check: the formula holds, and the accuracy is the package's")
 # %% [markdown] tags=["predict"]
 # **How many of each does the formula need to be clearly ahead of the nearest mean?**
 #
-# * five
+# * ten
 # * 25
 # * it never is
 
@@ -320,27 +320,24 @@ whitened = statistics.mean(recorded("whitened_mean")[75])
 print(f"nearest mean of whitened numbers, 75 of each: {whitened:.0%}")
 
 # %% [markdown]
-# With five of each it's a tie, and with ten no more than a hint. There the nearest mean is
-# the better choice, because there's nothing in it that can go wrong. With 25 the formula is
-# ahead in every draw, and it goes on learning where the mean has stopped.
+# With five of each it's a tie, and with ten no more than a hint. There you lose little with
+# the nearest mean, and it has no $\lambda$ to get wrong. With 25 the formula is ahead in
+# every draw, and it goes on learning where the mean has stopped. Whitening alone hardly
+# helps the mean. It's the weights: they can find out which of the 192 numbers matter.
 #
-# Is it the whitening? No, the mean hardly gains from that. It's the weights: they can find
-# out which of the 192 numbers matter. (That's waste. On [CIFAR-10](#Ten-kinds-on-32-pixels),
-# at 224 pixels, the mean is still level with 25 of each.)
-#
-# Look at the band, too. It's luck: with five of each, a good draw and a bad one are several
+# The width of the band is luck: with five of each, a good draw and a bad one are several
 # points apart. So don't trust a single one.
 #
-# And training? With ten of each, fine-tuning is hardly ahead of the formula. With all 1,768
-# photographs, it's about nine points ahead ([the table](#What-training-adds)). So begin with
-# means, and let the number of your photographs decide how far you go.
+# With ten of each, fine-tuning is hardly ahead of the formula. With all 1,768 photographs,
+# it's about nine points ahead ([the table](#What-training-adds)). So begin with means, and
+# let the number of your photographs decide how far you go.
 #
 # ## What's λ for?
 #
 # In the pencil example $\lambda$ (`l2` in the code) only made the scores smaller. Why
 # should it be 1024? scikit-learn's `RidgeClassifier`, for one, takes 1 unless you say
 # otherwise. We've repeated the ten draws with a $\lambda$ of 1. With one or two photographs
-# of each, it makes hardly any difference.
+# of each, it makes hardly any difference, and with five it costs three points.
 
 # %% [markdown] tags=["predict"]
 # **With ten of each, this classifier gets 65%. What will it get with 25?**
@@ -360,73 +357,68 @@ by_lambda = {
         "λ = 1024": "formula/1024",
     }.items()
 }
-figures.show(*few_shot.dip(by_lambda, train.features.shape[1] + 1))
+columns = train.features.shape[1] + 1
+figures.show(*few_shot.dip(by_lambda, columns, len(names)))
 for shots in (10, 25, 32):
     share = by_lambda["λ = 1"][len(names) * shots]
     print(f"λ = 1, {shots} of each: {share:.0%}")
 
 # %% [markdown]
 # Less! The accuracy rises, falls until there are about as many photographs as columns, and
-# recovers. Almost ten points are gone, just from adding photographs. It's a trap for careful
-# people: they tried it on a few photographs, it worked, and so they collected more.
+# recovers. From 10 of each to 32, almost ten points are gone, just from adding photographs.
+# It's a trap for careful people: they tried it on a few photographs, it worked, and so they
+# collected more.
 #
-# Each photograph is an equation, and each column has a weight to find. With few
+# Each photograph is an equation, and each column brings one weight to find. With few
 # photographs there are many ways to hit every target, and the formula takes the one with
-# the smallest weights. With a great many photographs there's no way to hit them all, so
-# the quirks of single ones average out. But with as many photographs as columns, there's
-# just one way left. It hits every target, quirks included, and needs [enormous
-# weights](#The-trap-without-photographs) to do it. (This is *double descent*: the
-# mistakes fall, rise and fall again.)
+# the smallest weights. With a great many photographs there's no way to hit them all, so the
+# quirks of single ones average out. But with as many photographs as columns, there's just
+# one way left. It all but hits every target, quirks included, and needs [enormous
+# weights](#The-trap-without-photographs) to do it. That's *double descent*: the mistakes
+# fall, rise and fall again.
 #
 # > **Remember.** A $\lambda$ that hardly matters with few photographs can save you when you
 # > have more.
 #
-# ## The wrong mean
+# ## Whose mean?
 #
-# Here's one line that raises no error: somebody whitens the test photographs with *their
-# own* mean and deviation. On all sixty at once you'd hardly notice. But what if each user
-# brings a folder of one material?
+# There's one more trap, and it raises no error: somebody whitens the test photographs with
+# *their own* mean and deviation.
+
+# %% tags=["failure"]
+mean, std, weights = least_squares(*few, l2=2.0**10)
+
+
+def scores_with_own(x):
+    """The mistake: the mean and deviation of the photographs in question."""
+    return whiten(x, x.mean(dim=0), x.std(dim=0, correction=0)) @ weights
+
 
 # %% [markdown] tags=["predict"]
-# We put the sixty photographs into six such folders, and whiten each folder by its own
-# mean. **How many are right?**
+# What if each user brings a folder of one material? We put the sixty photographs into six
+# such folders. **How many are right?**
 #
 # * 63%, as before
 # * about half
 # * less than a third
 
-# %% tags=["failure", "nbval-ignore-output"]
-mean, std, weights = least_squares(*few, l2=2.0**10)
-
-
-def count_right(x, y, mean, std):
-    """How many are right, whitened with this mean and deviation."""
-    answers = (whiten(x, mean, std) @ weights).argmax(dim=1)
-    return (answers == y).sum().item()
-
-
-def count_with_own(x, y):
-    """The mistake: the mean and deviation of the photographs in question."""
-    return count_right(x, y, x.mean(dim=0), x.std(dim=0, correction=0) + 1e-5)
-
-
+# %% tags=["nbval-ignore-output", "hide-input"]
 folders = [test.take(test.labels == kind) for kind in range(6)]
-counts = [(count_right(*x, mean, std), count_with_own(*x)) for x in folders]
-sums = tuple(map(sum, zip(*counts, strict=True)))
-whole = count_right(*test, mean, std), count_with_own(*test)
+counts = []
+for x, y in (*folders, test):
+    tried = whiten(x, mean, std) @ weights, scores_with_own(x)
+    counts.append([(each.argmax(dim=1) == y).sum().item() for each in tried])
+sums = [sum(column) for column in zip(*counts[:6], strict=True)]
 print("right, whitened by   the thirty's mean   its own mean")
-for name, (ours, own) in zip(
-    (*names, "six folders", "one folder of sixty"),
-    (*counts, sums, whole),
-    strict=True,
-):
-    print(f"{name:20} {ours:9} {own:18}")
+titles = (*names, "one folder of sixty", "six folders")
+for title, (ours, own) in zip(titles, [*counts, sums], strict=True):
+    print(f"{title:20} {ours:9} {own:18}")
 
 
 # %% [markdown]
 # Less than a third: 17 of 60. With your thirty's mean all ten cardboards are right, and with
 # their own just two. Once you've subtracted the mean of a folder of cardboard, little is left
-# that says "cardboard".
+# that says "cardboard". (Glass loses nothing, but just three of ten were right anyway.)
 #
 # > **Remember.** Measure means and deviations on the training photographs, and keep
 # > them with the classifier.
@@ -436,7 +428,7 @@ for name, (ours, own) in zip(
 # Back to your thirty photographs. Let's turn the classifier into something to keep.
 # Whitening and weights are both linear, so together they're one linear layer, and that's all
 # a head is. Write down the score of one class, with weights $\mathbf{w}$, and $b$ for the
-# column of 100, and sort it by what contains $\mathbf{x}$:
+# column of 100, and collect what's multiplied by $\mathbf{x}$:
 #
 # $$ \frac{\mathbf{x} - m}{s} \cdot \mathbf{w} + 100\,b = \mathbf{x} \cdot \frac{\mathbf{w}}{s} + \left(100\,b - m \cdot \frac{\mathbf{w}}{s}\right) $$
 #
@@ -470,10 +462,11 @@ assert torch.allclose(given, wanted, atol=1e-3)
 print("check: the new head gives the scores of the classifier")
 
 # %% [markdown]
-# From thirty files to a ViT that knows six new words, in seconds. It's right for 38 of the
-# sixty, so you wouldn't leave it alone with the rubbish. But maybe it knows which of its
-# answers you can trust? Let's sort the sixty by the network's *lead*: how far its best score
-# is ahead of its second.
+# From thirty files to a ViT that knows six new words, in seconds. (With five of each the
+# formula is as good as the mean, and has more to gain from new photographs.) It's right for
+# 38 of the sixty, so you wouldn't leave it alone with the rubbish. But maybe it knows which
+# of its answers you can trust? Let's sort the sixty by the network's *lead*: how far its
+# best score is ahead of its second.
 
 # %% [markdown] tags=["predict"]
 # 38 of 60 would be about 13 in every twenty. **Of the twenty photographs with the largest
@@ -505,19 +498,19 @@ figures.show(
 )
 
 # %% [markdown]
-# It's 17, and of the twenty with the smallest lead, only 7 are right. (In the figure a
-# mistake is red, with the true name in brackets.) So tomorrow you'd let it sort what it's sure of, if you can live
-# with three mistakes in twenty, and sort the rest yourself. Each answer of yours is one more
-# photograph for the formula, and with fifty of each, drawn at random, it was right four times
-# in five.
+# It's 17, and of the twenty with the smallest lead, only 7 are right, in this one draw. (In
+# the figure a mistake is red, with the true name in brackets.) So tomorrow you'd let it
+# sort what it's sure of, if you can live with a few mistakes in twenty, and sort the rest
+# yourself. Each answer of yours is one more photograph for the formula, and with fifty of
+# each it was right four times in five.
 #
 # ## Something else entirely
 #
 # Does this only work for rubbish? [BCCD](https://github.com/Shenggan/BCCD_Dataset) (MIT
-# licence) has photographs of blood through a microscope: *red cells*, *white cells*,
-# which are stained purple, and tiny *platelets*. Some hidden code cuts out fifteen of them,
-# five of each kind, as you would with a pair of scissors, and puts them into three folders.
-# The rest is your own `learn`:
+# licence) has photographs of blood through a microscope: *red cells*, *white cells*, which
+# are stained purple, and tiny *platelets*. Some hidden code cuts out fifteen of them, five
+# of each kind, and puts them into three folders. Everything else is the `learn` that you've
+# just written:
 
 # %% tags=["hide-input"]
 from importlib.resources import files
@@ -599,9 +592,9 @@ figures.show(
 # vitedu.save(yours, "mine.safetensors")
 # ```
 #
-# On the command line, it's `vitedu predict mine.safetensors new.jpg`. (Look at the name that
+# On the command line, it's `vitedu predict mine.safetensors new.jpg`. Look at the name that
 # comes first, and not at its percentage: the scores are close together, so they look
-# undecided after a softmax.) Five photographs of each mug and a few seconds of computing, and
+# undecided after a softmax. Five photographs of each mug and a few seconds of computing, and
 # you know whose it is.
 #
 # ## What to take with you
@@ -792,10 +785,11 @@ for side in (128, 224):
         print(f"{'–':>13}" * (len(columns) - len(row)))
 
 # %% [markdown]
-# (A few of each: means of three draws; –: not run.) Enlarging shows the network nothing
-# new, and yet the frozen features are far better at 224 than at 128. So start with frozen
-# features at the network's own size. Then you know what training has to beat: here,
-# fine-tuning at 128 pixels makes about half as many mistakes as the linear probe at 224.
+# (A few of each: means of three draws; –: not run.) At 224 pixels the nearest mean is still
+# level with the formula with 25 of each. Enlarging shows the network nothing new, and yet
+# the frozen features are far better at 224 than at 128. So start with frozen features at
+# the network's own size. Then you know what training has to beat: here, fine-tuning at 128
+# pixels makes about half as many mistakes as the linear probe at 224.
 #
 # ## Where this is in the paper
 #

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RIVAL = "0.45"  # the grey of what is compared
 KINDS = ("#ffd23f", "#4da3ff", "#7dff8a")  # on any picture, over black
 LOW, HIGH = 0.1, 0.9  # of the draws in a band
-CLOSE = 1.4  # one number over the one before, where only one has a label
+CLOSE = 1.25  # one number over the one before, where only one has a label
 
 
 def shots(rows: Mapping[str, Sequence[Tensor]]) -> "tuple[Figure, str]":
@@ -133,9 +133,9 @@ def curves(
         note(axes, f"{means[-1]:.0f}%", end, offset, 11, **look)
     bands = [_band(each) for each in by_shots.values()]
     lows, highs = zip(*bands, strict=True)
-    axes.fill_between(
-        shots, lows, highs, color=CLASS, alpha=0.18, lw=0, label="8 of 10 draws"
-    )
+    look = {"color": CLASS, "alpha": 0.18, "lw": 0}
+    look["label"] = f"{name}, 8 of 10 draws"
+    axes.fill_between(shots, lows, highs, **look)
     axes.set_xscale("log")
     # beside a label of nearly the same number there's no room for another
     pitches = [k / before for before, k in pairwise([shots[0] / 2, *shots])]
@@ -238,7 +238,9 @@ def slide(
 
 
 def dip(
-    accuracies: Mapping[str, Mapping[int, float]], num_columns: int
+    accuracies: Mapping[str, Mapping[int, float]],
+    num_columns: int,
+    num_classes: int = 1,
 ) -> "tuple[Figure, str]":
     """Shares (0..1) by number of photographs: a small lambda, and the usual."""
     figure, axes = chart(WIDTH, 3.1)
@@ -264,6 +266,11 @@ def dip(
         look = {"ha": "right", "va": "bottom"}
         place = num_columns, axes.get_ylim()[0]
         note(axes, f"{num_columns} columns", place, (-6, 4), 10, **look)
+    if num_classes > 1:
+        ticks = [number for number in numbers if number >= max(numbers) / 8]
+        ticks = [x for x in ticks if abs(x - num_columns) > num_columns / 8]
+        words = [f"{x}\n{x // num_classes} of each" for x in ticks]
+        axes.set_xticks(ticks, words)
     axes.set(xlabel="training photographs", ylabel="accuracy (%)")
     axes.set(ylim=(None, min(101, max(axes.dataLim.ymax + 8, 60))))
     axes.legend(frameon=False, fontsize=11, loc="lower right")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vitedu.figures.chapters.resnets import NETWORKS
 from vitedu.figures.charts import WIDTH, bare, chart, note
-from vitedu.figures.palette import ATTENTION, CLASS, DARK, PALE, PATCHES
+from vitedu.figures.palette import ATTENTION, CLASS, DARK, PALE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,8 @@ def table(
 ) -> "tuple[Figure, str]":
     """Accuracies over exaFLOPs, a point per network: {family: (n,), (n,)}.
 
-    `named` are the names of some of them, by what they cost.
+    `named` are the names of some of them, by what they cost. A name goes
+    above, or to the side where it has a blank: " right", "left ".
     """
     figure, axes = chart(WIDTH, 3.3)
     told = []
@@ -38,7 +39,12 @@ def table(
         )
         for x, y in zip(cost.tolist(), accuracy.tolist(), strict=True):
             if named and x in named:
-                note(axes, named[x], (x, y), (-3, 8), 11, ha="center")
+                offset, side = (-3, 8), "center"
+                if named[x].startswith(" "):
+                    offset, side = (5, -4), "left"
+                elif named[x].endswith(" "):
+                    offset, side = (-5, -4), "right"
+                note(axes, named[x], (x, y), offset, 11, ha=side)
     _costs(axes)
     axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
     axes.legend(fontsize=11, frameon=False, loc="lower right")
@@ -91,8 +97,12 @@ def invented(
     tables: Sequence[Points],
     fit: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     budget: float,
+    truth: float | None = None,
 ) -> "tuple[Figure, str]":
-    """Made-up tables of ViTs and ResNets side by side, as `laws` draws them."""
+    """Made-up tables of ViTs and ResNets side by side, as `laws` draws them.
+
+    A dotted line is where an arrow of `truth` times ends.
+    """
     figure, panels = chart(WIDTH, 2.3, columns=len(tables), sharey=True)
     told = []
     for axes, points in zip(panels, tables, strict=True):
@@ -105,6 +115,9 @@ def invented(
             axes.plot(ends, a * ends**b, color=color, linewidth=1.5)
         axes.set(xscale="log", yscale="log", xlim=(40, 5500))
         told.append(_arrow(axes, lines, budget)[0])
+        if truth:
+            look = {"color": DARK, "linestyle": ":", "linewidth": 1.5}
+            axes.axvline(budget * truth, **look)
         look = {"color": CLASS, "weight": "bold", "fontsize": 11}
         axes.set_title(told[-1], **look)
         axes.minorticks_off()
@@ -143,12 +156,12 @@ def times(
         axes.axhline(edge, color=DARK, linestyle=":", linewidth=1.5)
     axes.plot(budgets, ratio, color=ATTENTION, linewidth=2.5)
     for name, place in real.items():
-        axes.plot(*place, "s", color=PATCHES, markersize=8)
-        note(axes, name, place, (8, -4), 11, color=PATCHES)
+        axes.plot(*place, "s", color=DARK, markersize=8)
+        note(axes, name, place, (8, -4), 11, color=DARK)
     said = "the paper: 2 to 4"
     note(axes, said, (budgets[0].item(), 2), (6, 5), 11, color=DARK)
     fifth = len(budgets) // 5  # where the bands are wide enough for words
-    for words, high, drop in (("draws", ends, -18), ("stretched", wide, 4)):
+    for words, high, drop in (("bootstrap", ends, -18), ("stretched", wide, 4)):
         edge = budgets[fifth].item(), high[1, fifth].item()
         note(axes, words, edge, (0, drop), 11, color=ATTENTION)
     _costs(axes)

@@ -661,9 +661,9 @@ notes = {"ViT, the tutorial's way": "60,000 images,\nmean of 3 runs"}
 figures.show(*mnist.duel(misread, notes))
 
 # %% [markdown]
-# Fewer than half: 79 against your ViT's 186. At most $186 + 79 = 265$ images were read by one
-# network and not by the other, so the coin toss gives an error of about 16 at most. The
-# difference is 107, over six errors: a result, at least for this pair of runs.
+# Fewer than half: 79 against your ViT's 186. Even if no digit fooled both, the coin toss
+# gives an error of $\sqrt{79 + 186} \approx 16$. The difference of 107 is over six of those, a
+# result, at least for this pair of runs.
 #
 # The convolutions don't have to learn that a stroke is the same stroke one pixel further along.
 # They're built that way.

@@ -321,11 +321,11 @@ settled = try_rate(0.01, loop=train)
 # *Accuracy* is the share of images for which the true class has the largest of the head's
 # ten numbers, the *logits*. What could go wrong?
 #
-# Notebook 08 of a much loved [PyTorch
-# course](https://github.com/mrdbourke/pytorch-deep-learning) tests its network on 75
-# photographs of food, sorted by class, in batches of 32, and averages the batches'
-# accuracies. Let's measure three "networks" that way, each of which gives every photograph
-# the same answer.
+# [Notebook
+# 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
+# of a much loved PyTorch course tests its network on 75 photographs of food, sorted by class,
+# in batches of 32, and averages the batches' accuracies. Let's measure three "networks" that
+# way, each of which gives every photograph the same answer.
 
 # %% tags=["failure"]
 truth = torch.tensor([0] * 25 + [1] * 19 + [2] * 31)
@@ -338,8 +338,8 @@ for answer in range(3):
 
 # %% [markdown]
 # Every measurement is wrong, because the last batch holds only eleven images, and counts as
-# much as a full one. These three numbers, and no others, are what that notebook prints for
-# ten epochs. Very likely, its network never looked, either.
+# much as a full one. Now look up the ten epochs from scratch in that notebook: they have these
+# three numbers, and no others. Very likely, its network never looked, either.
 #
 # So count the right answers over all batches, and divide once.
 
@@ -565,8 +565,8 @@ figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
 
 # %% [markdown]
 # If the two were equally good, each of these images would be a coin toss. Then the border
-# would rarely be outside the orange band, and the difference $b - a$ would have the standard
-# error $\sqrt{a + b}$.
+# would rarely be outside the orange band, which is two errors wide on both sides: the
+# difference $b - a$ has the standard error $\sqrt{a + b}$.
 #
 # Yours is a little over two errors: a hint, and only for this pair of runs, because a coin
 # knows nothing of seeds. We take the shifts all the same, as they cost no weights.

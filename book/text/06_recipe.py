@@ -672,9 +672,9 @@ if not gpu:
 #
 # ## How far it goes
 #
-# The largest step is from the lower half of the map to the upper one: nine times the
-# pictures, smaller patches, and the steps to learn from them. Left alone for two hours on a
-# CPU, the recipe ends there at 77%.
+# The largest step on the map leads to its upper half: nine times the pictures, smaller
+# patches, and the steps to learn from them. Left alone for two hours on a CPU, the recipe ends
+# there at 77%.
 #
 # The lower dotted line is a plain ViT on the test part. It's thirty times as large as yours,
 # and it saw *all* the pictures, 194 times each, with every kind of variety from this page. On
@@ -776,8 +776,9 @@ figures.show(*recipe.plane(paths | {"your third run": [(own, third)]}, high=70))
 # 0)`. Nothing complains. Predict how the two accuracies will differ from those of correct
 # mixup, then try both for a few epochs with `alpha=0.2`.
 #
-# **5.** ★★ Run `better(small(), EPOCHS, alpha=1.0)`, which takes a minute, and if you have
-# five more, `better(small(patch=4), EPOCHS)`. Predict first where on the map they end.
+# **5.** ★★ Train a `model = small()` with `better(model, EPOCHS, alpha=1.0)`, which takes a
+# minute. If you have five more, train a `small(patch=4)` without mixup. Predict first where
+# on the map they end.
 #
 # **6.** ★★★ You get a GPU for one night: 50,000 pictures, and forty runs of 100 epochs.
 # Plan how you'd find a better recipe. What do you run first, how many seeds does each

@@ -76,9 +76,9 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) has 70,000 of these, 28×28 grey
 # pixels each, from 0 (paper) to 1 (ink). The blue lines show the ViT's sixteen patches.
 #
-# Ten thousand digits are for testing, and we won't touch those until near the end. The others,
-# `x_learn` with labels `y_learn`, are to learn from, except for a random sixth: `x_held` and
-# `y_held` are held out, to see how we're doing.
+# Ten thousand digits are for testing, and we won't touch those until near the end. Of the
+# others, a hidden cell holds out a random sixth, `x_held` with labels `y_held`, to see how we're
+# doing. The rest are to learn from, `x_learn` with `y_learn`.
 #
 # We'll begin like nearly every first tutorial. Its loop shuffles the images, takes a *batch* of
 # 64 at a time, computes the loss, and lets Adam move the weights. (AdamW is Adam that also

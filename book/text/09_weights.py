@@ -273,7 +273,7 @@ NAMES = {  # theirs: ours
 }
 
 # %% [markdown]
-# What's left is to stack queries, keys and values, each found by its name.
+# What's left is to stack queries, keys and values:
 
 # %%
 from itertools import product
@@ -300,8 +300,7 @@ state = translate(authors)
 print(len(authors), "arrays of theirs,", len(state), "of ours")
 
 # %% [markdown]
-# Now give the result to your class from chapter 4, in float64 to keep rounding out of the
-# way.
+# Now give the result to your class from chapter 4 (in float64, to keep rounding out of it):
 
 # %%
 from vitedu.plain import ViT
@@ -653,8 +652,8 @@ figures.show(*photos.pictures(panels, alt))
 #
 # ## Three files that we didn't write
 #
-# So far, this book's package wrote every file, and reading your own handwriting proves
-# little. So now others hold the pen. In hidden cells, timm, Hugging Face's transformers
+# Until now, this book's package wrote every file, and reading your own handwriting proves
+# little. So let others hold the pen. In hidden cells, timm, Hugging Face's transformers
 # and torchvision each build a ViT-Ti/16 with our weights, save it, prepare the photographs, and
 # answer, all with code of their own.
 

@@ -635,9 +635,9 @@ three |= {
 figures.show(*resnets.sheets(None, three, APART))
 
 # %% [markdown]
-# The first two saw equally many sheets. So it's the *places* that made the map even, and then it
-# was practice that made it bright. (The stripes come from the patches: where you put a digit
-# decides how they cut it up.)
+# The first two networks saw equally many sheets, so it's the *places* that made the map even.
+# Then practice made it bright. (The stripes come from the patches: where you put a digit decides
+# how they cut it up.)
 #
 # Nobody has told the last network that a digit stays the same when it moves. It has been shown,
 # two million times, and now its map is light from corner to corner.

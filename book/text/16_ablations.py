@@ -753,12 +753,15 @@ for words in ("none", "1-D, 0.5"):
     print(f"1-D, 0.02 and {words}: {apart:.1f} errors apart")
 
 # %% [markdown]
-# ### Which way to grow?
+# ### Shapes, heads, and what was added since
+#
+# Two more ablations of [that network](#Who-reads-the-answer?) with its class token, each change at
+# its own rate, with three seeds. Take a warning along for both: in four rounds you mostly see who
+# learns *fast*.
 #
 # If you can afford more compute, do you want more blocks, wider tokens, larger MLPs or smaller
 # patches? In the paper's Figure 8 depth helps most and width least, and smaller patches help
-# without a single new weight. Here's the same question for [the network above](#Who-reads-the-answer?)
-# with its class token, in four rounds, with three seeds and its own rate for each:
+# without a single new weight. And here?
 
 # %% tags=["hide-input"]
 shapes = results.read("ablations-shapes")["metrics"]
@@ -784,15 +787,13 @@ print("checked: small patches are ahead, and twelve blocks behind")
 
 # %% [markdown]
 # Two things are results. Smaller patches are ahead, as in the paper. And twelve blocks are *worse*
-# than three. Don't conclude that depth hurts: the deep network is as far behind on its own
-# pictures, so it hasn't learned them yet. In four rounds, once more, you mostly see who learns fast.
-#
-# ### Heads, and what was added since
+# than three, but not because depth hurts: the deep network is as far behind on its own pictures, so
+# it hasn't learned them yet.
 #
 # The paper's head is a linear layer that begins at zero, and in pre-training it has an extra layer.
 # Later networks added *registers*, spare tokens beside the class token; *QK-norm*, a layer norm on
 # queries and keys; *layer scale*, a learned factor (here 0.1 at first) on all that a block adds.
-# Here's each one alone, in the same network:
+# Here's each one alone:
 
 # %% tags=["hide-input"]
 since = results.read("ablations-since")["metrics"]
@@ -814,8 +815,7 @@ print("checked: which changes the rule calls results")
 # %% [markdown]
 # By the rule, the lead of the two at the bottom is a result, and so is the extra layer's loss. But
 # a head of zeros gives the blocks nothing to learn from in the first step, and an extra layer is one
-# more thing to train: here, too, it's speed. Which is ahead after four hundred rounds, this table
-# can't say.
+# more thing to train. Which is ahead after four hundred rounds, this table can't say.
 #
 # ## Where this is in the paper
 #

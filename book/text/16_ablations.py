@@ -787,8 +787,8 @@ print("checked: small patches are ahead, and twelve blocks behind")
 
 # %% [markdown]
 # Two things are results. Smaller patches are ahead, as in the paper. And twelve blocks are *worse*
-# than three, but not because depth hurts: the deep network is as far behind on its own pictures, so
-# it hasn't learned them yet.
+# than three. Don't conclude that depth hurts: the deep network is as far behind on its own pictures,
+# so it hasn't learned them yet.
 #
 # The paper's head is a linear layer that begins at zero, and in pre-training it has an extra layer.
 # Later networks added *registers*, spare tokens beside the class token; *QK-norm*, a layer norm on

@@ -435,9 +435,8 @@ def centre(pixels):
 
 
 # %% [markdown]
-# Now one change at a time, each on top of the last, like the rungs of a ladder. (Rise and
-# fall count as one.) Each line names a rate, a loop, how the pixels are scaled, and how the
-# image is shifted.
+# Now one change at a time, each on top of the last, like the rungs of a ladder. Each line names
+# a rate, a loop, how the pixels are scaled, and how the image is shifted.
 
 # %% tags=["nbval-ignore-output"]
 RUNGS = {
@@ -665,16 +664,17 @@ figures.show(*mnist.duel(misread, notes))
 # gives an error of $\sqrt{79 + 186} \approx 16$. The difference of 107 is over six of those, a
 # result, at least for this pair of runs.
 #
-# The convolutions don't have to learn that a stroke is the same stroke one pixel further along.
-# They're built that way.
+# The convolutions don't have to learn that a stroke is the same stroke one pixel further along:
+# they're built that way. Your ViT has to find out nearly everything about pictures from
+# examples.
 #
 # The second bar is [our record](#Three-records) of your network trained the tutorial's way,
 # at a constant 0.001. That halves the mistakes of the linear layer, and your recipe halves them
 # again.
 #
-# So it matters how you train, but it also matters what you build in. Your ViT has to find out
-# nearly everything about pictures from examples. With few weights and simple images, that's
-# a handicap. When does it stop being one? Much of this book is about that.
+# So it matters how you train, but it also matters what you build in. With few weights and
+# simple images, learning everything is a handicap. When does it stop being one? Much of this
+# book is about that.
 #
 # ## The ten it got most wrong
 #

@@ -136,7 +136,7 @@ entries = {0: 4, 90: 10, 180: 22, 270: 14, 360: 4}
 figures.show(*drawings.answers(directions, lines, entries))
 
 # %% [markdown]
-# A short query takes a share from every wind, even the south, so its 8.57 is nearer to
+# A short query takes a share from every wind, even the south, so its answer is nearer to
 # east's 10 than to north's 4. A longer one pulls the scores apart, until only the best key
 # counts. So the direction of a query says what it's looking for, and its length says how
 # picky it is.
@@ -189,9 +189,9 @@ figures.show(*drawings.triangle(x, weights @ x))
 # ### Three roles
 #
 # One vector isn't enough for all three roles. Token 1 scores token 3 exactly as token 3
-# scores token 1. But a patch of her forehead may want to know that there's a cap in the
-# picture, while the cap has no use for a forehead. So every token gets three vectors, made
-# by three matrices that the network learns:
+# scores token 1. But a patch of her forehead may want to know that there's a cap, while the
+# cap has no use for a forehead. So every token gets three vectors, made by three matrices
+# that the network learns:
 #
 # * $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
 # * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
@@ -378,16 +378,15 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line. An equal glyph lifts the score
-# from −32 (that's the others) to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
-# not the patch itself.
+# By its colour. Look at the scores in the last line. An equal glyph lifts the score from −32
+# (that's the others) to 6. If the colour is equal too, it falls back to −8. So the twin
+# wins, and not the patch itself.
 #
 # Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
 # line patches look at themselves. By step 20 some are in the trap: the purple square at the
-# end of the third row looks almost only at itself. At step 40, on average, it's worse.
-# Then they climb out, and in the end the map is the right one, for a puzzle that the
-# network has never seen. Nobody ever showed it
-# a map.
+# end of the third row looks almost only at itself. At step 40, on average, it's worse. Then
+# they climb out, and in the end the map is right, for a puzzle that the network has never
+# seen. Nobody ever showed it a map.
 #
 # ## Several questions at once
 #
@@ -481,8 +480,7 @@ print("the same outputs, in shuffled order:", same)
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
 # tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
-# drawing), each with three heads. `load` and `record_attention`, from the book's package,
-# open it and collect its maps.
+# drawing), each with three heads. `load` opens it, and `record_attention` collects its maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -492,8 +490,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 
 # %% [markdown] tags=["predict"]
-# Before we look at the maps, let's ask the tokens what became of them. How similar two of
-# them are is the cosine of the angle between them, 1 at most.
+# Before we look at the maps, let's see what they do to the tokens. How similar two tokens
+# are is the cosine of the angle between them, 1 at most.
 #
 # When a patch has just become a token, dark is dark: cap and jacket are alike. Then
 # positions are added, and block after block looks around. **What is the cap's patch most
@@ -573,10 +571,10 @@ table(stages)
 #
 # The maps start from one patch. The table says the same on average over all of the dark
 # cloth, seven patches of the cap and twenty-one of the jacket. The cap comes in as much like
-# the jacket as like itself. After block 8 it's 0.8 like itself and 0.2 like the jacket.
+# the jacket as like itself. After block 8 it's much like itself and hardly like the jacket.
 #
 # Positions did part of it: they took the jacket from 0.7 to 0.3 before any patch had looked
-# around. But they didn't bring the pieces of the cap any closer together. What did?
+# around. But they didn't bring the pieces of the cap closer together. What did?
 #
 # ## What the cap looks at
 #
@@ -603,15 +601,15 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # %% [markdown]
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
 # the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
-# above. Nobody built that in. And it isn't just this patch: in each of [four
-# photographs](#All-thirty-six-maps), these heads take between 61 and 75% from that one
-# neighbour, on average over all patches. (Mind the scales: yellow is ten times as much there, so heads that
-# spread their attention look empty.)
+# above. Nobody built that in, and it isn't just this patch. In each of [four
+# photographs](#All-thirty-six-maps), these heads take more than 60% from that one neighbour,
+# on average over all patches. (Mind the scales: yellow is ten times as much there, so heads
+# that spread their attention look empty.)
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. If all pieces of the cap do that, they should take home
-# much the same. So how similar is what attention *adds* to them, at the plus sign in
-# the drawing?
+# much the same. Do they? Here's how similar the vectors are that attention *adds* to them, at
+# the plus sign in the drawing.
 
 # %% tags=["hide-input"]
 table({"added in block 8": usual["added in block 8"]})

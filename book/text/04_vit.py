@@ -467,10 +467,10 @@ for bug, said in seen.items():
     print(f"{bug:18}" + "".join(f"{each:12}" for each in short).rstrip())
 
 # %% [markdown]
-# First loss and other code. The last four bugs change no weight's name or shape, so only
-# somebody else's code notices them. The one bug that it misses is the random head: once both
-# networks have been given the same weights, first values no longer matter. Count and load
-# found just the missing norm, but they're over in a second.
+# First loss and other code. The last four bugs change no weight's name or shape, so of the
+# four tests only somebody else's code notices them. The one bug that it misses is the random
+# head: once both networks have been given the same weights, first values no longer matter.
+# Count and load found just the missing norm, but they're over in a second.
 #
 # Look closer at the network whose class token comes last. It reads its answer from row 0,
 # which is now the first patch. What do the tests say, and what does it call our three

@@ -490,7 +490,7 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 
 # %% [markdown] tags=["predict"]
-# Before we look at the maps, let's see what they do to the tokens. How similar two tokens
+# Before we look at the maps, let's see what becomes of the tokens. How similar two of them
 # are is the cosine of the angle between them, 1 at most.
 #
 # When a patch has just become a token, dark is dark: cap and jacket are alike. Then

@@ -570,17 +570,16 @@ table(stages)
 # gone dark.
 #
 # The maps start from one patch. The table says the same on average over all of the dark
-# cloth, seven patches of the cap and twenty-one of the jacket. The cap comes in as much like
-# the jacket as like itself. After block 8 it's much like itself and hardly like the jacket.
+# cloth, seven patches of the cap and twenty-one of the jacket: the cap comes in as much like
+# the jacket as like itself, and after block 8 it's hardly like the jacket at all.
 #
 # Positions did part of it: they took the jacket from 0.7 to 0.3 before any patch had looked
 # around. But they didn't bring the pieces of the cap closer together. What did?
 #
 # ## What the cap looks at
 #
-# Back to the maps. Why 197 tokens for 196 patches? Token 0 is the *class token*, which has to
-# wait for chapter 4. So patch 33, the cap's, is token 34, and row 34 of a map is what it
-# looks at.
+# Back to the maps. They have 197 rows, because token 0 is the *class token*, which has to wait
+# for chapter 4. So patch 33, the cap's, is token 34, and row 34 of a map is what it looks at.
 
 # %%
 token = cap + 1

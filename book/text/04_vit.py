@@ -112,8 +112,8 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # the form.
 #
 # This vector is called the **class token**, and what's printed on it is learned. Every
-# photograph of a batch gets the same row on top of its 196. `expand` repeats it without
-# copying: there's only [one class token](#Whose-token-is-it?) in memory.
+# photograph gets the same row on top of its 196. `expand` repeats it without copying:
+# there's only [one class token](#Whose-token-is-it?) in memory.
 
 # %%
 cls_token = trained.cls_token.expand(len(patches), -1, -1)  # (b, 1, d)
@@ -162,8 +162,8 @@ say(answer(x))
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
 # $(1, 0.2)$. Now attention can tell them apart.
 #
-# Here's a batch of three small images, a, b and c. Each has its own patches, but they share
-# the class token and the table.
+# Here's a batch of three small images. Each has its own patches, but they share the class
+# token and the table.
 
 # %% tags=["hide-input"]
 from vitedu.figures.chapters import vit as drawings
@@ -568,8 +568,9 @@ show_answers(new[:3])
 # Of the bag you see little more than folds with light shining through, and your class is 99%
 # sure of it.
 #
-# The weights are borrowed, but from pixels to names the network is your own code: the 35
-# lines or so of this page, and the patches, attention and blocks that you wrote before.
+# From pixels to names, that's your own code: the 35 lines or so of this page, and the
+# patches, attention and blocks that you wrote before. The drawing at the start of chapter 1
+# now runs, every box of it yours.
 #
 # And now **your photograph**. Put its path in the place of `photo("cat")`, or
 # [try it](try.md) in the browser.
@@ -579,10 +580,8 @@ PHOTO = photo("cat")  # or "dog.jpg"; in Colab, drop it into the folder
 show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
-# What does it say of yours?
-#
-# The drawing at the start of chapter 1 now runs, every box of it yours. On the site, the
-# animation [Walk](try.md#Walk) follows one patch through it.
+# What does it say of yours? (On the site, the animation [Walk](try.md#Walk) follows one patch
+# all the way to the answer.)
 #
 # ## What to take with you
 #

@@ -581,7 +581,7 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
 # What does it say of yours? (On the site, the animation [Walk](try.md#Walk) follows one patch
-# all the way to the answer.)
+# through the network.)
 #
 # ## What to take with you
 #

@@ -25,12 +25,12 @@ def test_one_table_fills_rows_and_two_have_a_row_each():
     grids = {"old": torch.rand(4, 4, 8), "new": torch.rand(6, 6, 8)}
     figure, _ = resolution.numbers({"4": grids["old"]}, range(8))
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == [f"number {n}" for n in range(8)]
+    assert titles == [f"channel {n}" for n in range(8)]
     shown = figure.axes[5].images[0].get_array()
     assert torch.equal(torch.tensor(shown), grids["old"][..., 5])
     figure, alt = resolution.numbers(grids, (1, 7))
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["number 1", "number 7", "", ""]
+    assert titles == ["channel 1", "channel 7", "", ""]
     sides = [len(axes.images[0].get_array()) for axes in figure.axes]
     assert sides == [4, 4, 6, 6]
     assert figure.axes[2].get_ylabel() == "new"
@@ -63,7 +63,7 @@ def test_the_band_is_two_errors_around_the_count_at_the_trained_side():
     at_last = {height for side, height in edges if side == 384}
     assert at_last == {813 - 24, 813 + 24}
     assert min(upper.get_ylim()) < min(COUNTS.values())
-    assert "grey: within 2\nstandard errors\nof 224" in words(upper)
+    assert "grey: within 2 standard\nerrors of 224" in words(upper)
     assert words(lower) == ["0.2", "1.0", "1.8", "3.7"]
     assert [bar.get_height() for bar in lower.patches] == [*COSTS.values()]
     assert "288 pixels 830 at 1.8 times the cost" in alt
@@ -88,3 +88,18 @@ def test_practice_shows_each_seed_and_their_mean():
     assert [line.get_xdata()[0] for line in axes.lines] == [93.5, 90.0]
     assert [len(dots.get_offsets()) for dots in axes.collections] == [2, 2]
     assert "trained at 224 pixels and tested at 384 90.0 (89.0, 91.0)" in alt
+
+
+def test_maps_of_answers_share_a_scale_and_a_bare_picture_has_a_frame():
+    picture = torch.rand(3, 32, 96)
+    figure, alt = resolution.where(picture, {})
+    (frame,) = figure.axes[0].lines
+    assert (min(frame.get_xdata()), max(frame.get_xdata())) == (32, 64)
+    assert "square in its middle framed" in alt
+    chances = {"cat": torch.rand(2, 6), "cup": torch.zeros(2, 6)}
+    figure, alt = resolution.where(picture, chances)
+    first, *maps, bar = figure.axes
+    assert not first.lines and len(maps) == 2
+    assert {axes.images[0].get_clim() for axes in maps} == {(0, 0.4)}
+    assert bar.get_xticklabels()[-1].get_text() == "40%"
+    assert alt.endswith("cat; cup.")

@@ -5,6 +5,7 @@ import torch
 from matplotlib.colors import to_hex
 
 from tests.figures.drawn import words
+from vitedu.evaluate.scaling import power_law
 from vitedu.figures.chapters import scaling
 from vitedu.figures.palette import ATTENTION, PATCHES
 
@@ -14,11 +15,11 @@ LAWS = {
     "vit": (torch.tensor(12.0), torch.tensor(-0.1)),
     "resnet": (torch.tensor(24.0), torch.tensor(-0.2)),
 }
-REAL = ("R152x2", 200.0, 2.8)
+REAL = {"B/16": (200.0, 2.8)}
 
 
 def test_a_point_per_network_in_the_colours_of_its_family():
-    figure, alt = scaling.table(POINTS, {"R50": 50})
+    figure, alt = scaling.table(POINTS, {50: "R50"})
     (axes,) = figure.axes
     colors = [to_hex(line.get_color()) for line in axes.lines]
     assert colors == [ATTENTION, PATCHES]
@@ -33,6 +34,8 @@ def test_the_arrow_is_as_long_as_a_resnet_needs():
     assert "ViT 12.0 times C to the power -0.100" in alt
     (arrow,) = [x for x in figure.axes[0].texts if x.arrow_patch is not None]
     assert arrow.xy[0] == pytest.approx(512, rel=1e-4)
+    figure, alt = scaling.invented([POINTS] * 2, power_law, 256.0)
+    assert alt.endswith("at 256 exaFLOPs: 2.0 times, 2.0 times.")
 
 
 def test_the_band_has_its_ends_in_words():
@@ -43,7 +46,7 @@ def test_the_band_has_its_ends_in_words():
     )
     assert "5.0 times (4.0 to 7.0, stretched 8.0 to 14.0) at 55 exa" in alt
     assert "3.0 times (2.0 to 5.0, stretched 4.0 to 10.0) at 1,200" in alt
-    said = ["R152x2", "the paper: 2 to 4", "draws", "stretched"]
+    said = ["B/16", "the paper: 2 to 4", "draws", "stretched"]
     assert words(figure.axes[0]) == said
 
 
@@ -64,5 +67,6 @@ def test_the_arrow_goes_back_to_the_first_resnet_as_good_as_a_vit():
         "resnet": (cost, torch.tensor([[0.9, 0.4, 0.1, 0.01]] * 2)),
     }
     figure, alt = scaling.ours(curves)
-    assert words(figure.axes[0]) == ["2.0 times"]
-    assert "ViT 0.350, ResNet 0.010" in alt and "says 2.0 times" in alt
+    # pairs say 20 / 10 and 20 / 15
+    assert words(figure.axes[0]) == ["1.7 times"]
+    assert "ViT 0.350, ResNet 0.010" in alt and "says 1.7 times" in alt

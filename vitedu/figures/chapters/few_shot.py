@@ -1,4 +1,4 @@
-"""Chapter 13: likeness, recipe, accuracy by photographs, answers."""
+"""Chapter 13: pairs, recipe, accuracy by photographs, answers."""
 
 import math
 import statistics
@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
-from vitedu.figures.palette import CLASS, DARK, MAP, NIGHT, PATCHES, STREAM
+from vitedu.figures.palette import CLASS, DARK, NIGHT, PATCHES, STREAM
 from vitedu.figures.photos import draw_picture
 from vitedu.figures.schematic import canvas, column, rectangle
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 RIVAL = "0.45"  # the grey of what is compared
 KINDS = ("#ffd23f", "#4da3ff", "#7dff8a")  # on any picture, over black
 LOW, HIGH = 0.1, 0.9  # of the draws in a band
+CLOSE = 1.4  # one number over the one before, where only one has a label
 
 
 def shots(rows: Mapping[str, Sequence[Tensor]]) -> "tuple[Figure, str]":
@@ -39,47 +39,35 @@ def shots(rows: Mapping[str, Sequence[Tensor]]) -> "tuple[Figure, str]":
     )
 
 
-def likeness(
-    features: Tensor, labels: Tensor, names: Sequence[str]
+def pairs(
+    images: Sequence[Tensor],
+    closest: Sequence[Tensor],
+    names: Sequence[str],
+    found: Sequence[str],
 ) -> "tuple[Figure, str]":
-    """Cosines between photographs, class by class, from features (n, d).
+    """Pictures (3, h, w) in -1..1, and below each the one closest to it.
 
-    The mean over all photographs is taken off first: what they share doesn't
-    tell them apart.
+    Above is what it is, and below what the other one is: red if it differs.
     """
-    order = labels.argsort(stable=True)
-    x = features[order].double()
-    x = F.normalize(x - x.mean(dim=0), dim=1)
-    cosines = x @ x.mT
-    figure, axes = chart(WIDTH, 4.2)
-    most = 0.5  # a photograph's cosine with itself is 1, the others' are small
-    shown = axes.imshow(cosines.numpy(), cmap=MAP, vmin=-most, vmax=most)
-    counts = labels.bincount(minlength=len(names)).tolist()
-    edges = [sum(counts[:k]) for k in range(len(counts) + 1)]
-    places = [(low + high - 1) / 2 for low, high in pairwise(edges)]
-    axes.set_xticks(places, names, fontsize=11)
-    axes.set_yticks(places, names, fontsize=11, rotation=90, va="center")
-    if len(names) > 2:
-        axes.tick_params(axis="x", labelrotation=90)
-        axes.tick_params(axis="y", labelrotation=0)
-    axes.tick_params(length=0)
-    for edge in edges[1:-1]:
-        axes.axhline(edge - 0.5, color="white", linewidth=1)
-        axes.axvline(edge - 0.5, color="white", linewidth=1)
-    bar = figure.colorbar(shown, ax=axes, ticks=(-most, 0, most), extend="max")
-    bar.set_label("cosine", fontsize=11)
-    truth = labels[order]
-    same = truth[:, None] == truth
-    same.fill_diagonal_(False)
-    alike = cosines[same].mean().item()
-    unlike = cosines[truth[:, None] != truth].mean().item()
-    alt = (
-        f"How alike the features of {len(labels)} photographs are, sorted into "
-        f"{', '.join(names)}: the blocks on the diagonal, photographs of one "
-        f"class, are brighter (mean cosine {alike:.1f}) than those beside it "
-        f"({unlike:.1f})."
+    columns = len(images)
+    size = WIDTH, 2 * WIDTH / columns + 0.5
+    figure, grid = chart(*size, 2, columns, squeeze=False)
+    listed = []
+    for upper, lower, *both, name, other in zip(
+        *grid, images, closest, names, found, strict=True
+    ):
+        for axes, picture in zip((upper, lower), both, strict=True):
+            draw_picture(axes, picture / 2 + 0.5)
+            axes.set(xticks=[], yticks=[])
+        look = {"color": DARK} if name == other else {"color": CLASS}
+        weight = "normal" if name == other else "bold"
+        upper.set_title(name, fontsize=10, color=DARK)
+        lower.set_xlabel(other, fontsize=10, weight=weight, **look)
+        listed.append(f"{name}, {other}")
+    return figure, (
+        f"{columns} photographs, and below each the one that is closest to it "
+        f"for the network: {'; '.join(listed)}."
     )
-    return figure, alt
 
 
 def recipe() -> "tuple[Figure, str]":
@@ -102,9 +90,9 @@ def recipe() -> "tuple[Figure, str]":
             "weights = solve(square, x.mT @ targets)",
         ),
         (
-            r"the largest score of  $X_{test}\,W$",
+            r"the largest of the scores  $X_{test}\,W$",
             NIGHT,
-            "scores(xt).argmax(dim=1)",
+            "scores = whiten(xt, mean, std) @ weights",
         ),
     )
     column(axes, 180, 330, steps, top=400)
@@ -118,77 +106,79 @@ def recipe() -> "tuple[Figure, str]":
 
 
 def curves(
-    accuracies: Mapping[str, Mapping[int, Sequence[float]]], num_classes: int
+    accuracies: Mapping[str, Mapping[int, Sequence[float]]],
 ) -> "tuple[Figure, str]":
-    """Shares (0..1) of many draws by shots: their mean, and a band.
+    """Shares (0..1) of many draws by shots: the means of two methods.
 
-    The band has the draws but for the lowest and the highest tenth. A third
-    method is a thin line without one.
+    The second has a band, which holds the draws but for the lowest and the
+    highest tenth.
     """
     figure, axes = chart(WIDTH, 3.4)
-    listed, spread, ends = [], [], []
+    rival, _ = accuracies
+    listed = []
     for (name, by_shots), color in zip(
-        accuracies.items(), (RIVAL, CLASS, DARK), strict=False
+        accuracies.items(), (RIVAL, CLASS), strict=True
     ):
         shots = list(by_shots)
         means = [100 * statistics.fmean(each) for each in by_shots.values()]
-        if color == DARK:
-            axes.plot(shots, means, ":", color=color, linewidth=2, label=name)
-            listed.append(f"{name} {means[-1]:.0f}% from {shots[-1]}")
-            continue
-        bands = [_band(each) for each in by_shots.values()]
-        lows, highs = zip(*bands, strict=True)
-        axes.fill_between(shots, lows, highs, color=color, alpha=0.18, lw=0)
         axes.plot(shots, means, "o-", color=color, linewidth=2, label=name)
-        ends.append((means[-1], shots[-1], color))
         points = [
             f"{mean:.0f}% from {k}"
             for k, mean in zip(shots, means, strict=True)
         ]
-        spans = [
-            f"{low:.0f} to {high:.0f}% from {k}"
-            for k, low, high in zip(shots, lows, highs, strict=True)
-        ]
         listed.append(f"{name} {', '.join(points)}")
-        spread.append(f"{name} {', '.join(spans)}")
-    for (mean, place, color), offset in zip(
-        ends, ((0, -16), (0, 7)), strict=False
-    ):
         look = {"color": color, "ha": "center", "weight": "bold"}
-        note(axes, f"{mean:.0f}%", (place, mean), offset, 11, **look)
-    chance = 100 / num_classes
-    axes.axhline(chance, color="0.7", linestyle="--", linewidth=1)
+        offset = (0, -16) if name == rival else (0, 7)
+        end = shots[-1], means[-1]
+        note(axes, f"{means[-1]:.0f}%", end, offset, 11, **look)
+    bands = [_band(each) for each in by_shots.values()]
+    lows, highs = zip(*bands, strict=True)
+    axes.fill_between(
+        shots, lows, highs, color=CLASS, alpha=0.18, lw=0, label="8 of 10 draws"
+    )
     axes.set_xscale("log")
-    axes.set_xticks(shots, [str(k) for k in shots])
+    # beside a label of nearly the same number there's no room for another
+    pitches = [k / before for before, k in pairwise([shots[0] / 2, *shots])]
+    labels = [
+        str(k) if pitch > CLOSE else ""
+        for k, pitch in zip(shots, pitches, strict=True)
+    ]
+    axes.set_xticks(shots, labels)
     axes.minorticks_off()
     axes.set(xlabel="photographs of each class", ylabel="accuracy (%)")
-    top = max(axes.dataLim.ymax, ends[0][0])
-    axes.set(ylim=(min(30, chance - 5), min(101, top + 8)))
-    note(axes, "guessing", (shots[-1], chance), (0, 4), 10, ha="right")
-    axes.legend(frameon=False, fontsize=11, loc="center right")
+    axes.set(ylim=(None, min(101, axes.dataLim.ymax + 6)))
+    axes.legend(frameon=False, fontsize=11, loc="lower right")
     bare(axes)
-    alt = (
+    spans = [
+        f"{low:.0f} to {high:.0f}% from {k}"
+        for k, low, high in zip(shots, lows, highs, strict=True)
+    ]
+    return figure, (
         "Mean accuracy over random draws by photographs of each class: "
-        f"{'; '.join(listed)}. The bands hold eight of ten draws: "
-        f"{'; '.join(spread)}."
+        f"{'; '.join(listed)}. The band holds eight of ten draws of {name}: "
+        f"{', '.join(spans)}."
     )
-    return figure, alt
 
 
 def answers(
-    images: Sequence[Tensor], given: Sequence[str], truths: Sequence[str]
+    images: Sequence[Tensor],
+    given: Sequence[str],
+    truths: Sequence[str],
+    words_of_rows: Sequence[str] = (),
 ) -> "tuple[Figure, str]":
     """Pictures (3, h, w) in 0..1 under the names they were given.
 
-    A wrong name is red, and what it should have been is in brackets.
+    A wrong name is red, and what it should have been is in brackets. What a
+    row of five has in common may be written beside it.
     """
     columns = min(5, len(images))
     rows = math.ceil(len(images) / columns)
-    size = WIDTH, rows * (WIDTH / columns + 0.42)
+    size = WIDTH, rows * (WIDTH / columns + 0.36)
     figure, grid = chart(*size, rows, columns, squeeze=False)
     listed = []
     for axes in grid.flat:
-        axes.axis("off")
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
     for axes, image, name, truth in zip(
         grid.flat, images, given, truths, strict=False
     ):
@@ -200,6 +190,8 @@ def answers(
         title = words if right else f"{words}\n({wanted})"
         axes.set_title(title, fontsize=11, **look)
         listed.append(words if right else f"{words}, but it is a {wanted}")
+    for axes, name in zip(grid[:, 0], words_of_rows, strict=False):
+        axes.set_ylabel(name, fontsize=11)
     return figure, f"{len(images)} pictures and their names: " + (
         f"{'; '.join(listed)}."
     )
@@ -213,7 +205,7 @@ def slide(
 ) -> "tuple[Figure, str]":
     """A picture (3, h, w) in 0..1, with a box (x, y, x, y) around each thing.
 
-    Its colour is that of the name it was given; a wrong name is written.
+    Its colour is that of the name it was given; a wrong one is written.
     """
     _, height, width = picture.shape
     figure, axes = chart(WIDTH, WIDTH * height / width + 0.5)
@@ -225,12 +217,12 @@ def slide(
         boxes, given, truths, strict=True
     ):
         size = right - left, bottom - top
-        for shade, thick in (("black", 3.5), (colors[name], 2)):
+        for shade, thick in (("black", 3.2), (colors[name], 2)):
             look = {"fill": False, "ec": shade, "lw": thick}
             rectangle(axes, (left, top), size, **look)
         if name != truth:
             look = {"color": "white", "backgroundcolor": CLASS}
-            words = f"no: {truth}"
+            words = f"{name}? no: {truth}"
             axes.text(left + 3, top + 3, words, va="top", fontsize=9, **look)
     from matplotlib.patches import Patch
 
@@ -248,11 +240,11 @@ def slide(
 def dip(
     accuracies: Mapping[str, Mapping[int, float]], num_columns: int
 ) -> "tuple[Figure, str]":
-    """Shares (0..1) by number of photographs, one line for each lambda."""
+    """Shares (0..1) by number of photographs: a small lambda, and the usual."""
     figure, axes = chart(WIDTH, 3.1)
     listed = []
     for (name, by_number), color in zip(
-        reversed(list(accuracies.items())), (RIVAL, CLASS), strict=True
+        reversed(list(accuracies.items())), (CLASS, DARK), strict=True
     ):
         percents = [100 * each for each in by_number.values()]
         numbers = list(by_number)

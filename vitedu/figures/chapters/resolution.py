@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PATCH = 16  # pixels
+MUCH = 0.4  # of a patch's answer: as bright as all
+FEW = 224  # with more pixels a side, the patches' edges are drawn thinner
 # a small hill, whose middles between neighbours are whole numbers again
 HILL = ((0, 4, 0), (4, 8, 4), (0, 4, 0))
 LARGER_HILL = (
@@ -63,15 +65,11 @@ def cuts(
         draw_picture(axes, picture)
         axes.axis("off")
         _, height, width = picture.shape
+        look = {"color": PATCHES, "linewidth": 0.6 * FEW / max(FEW, width)}
         for edge in range(PATCH, width, PATCH):
-            axes.axvline(edge - 0.5, color=PATCHES, linewidth=0.6)
+            axes.axvline(edge - 0.5, **look)
         for edge in range(PATCH, height, PATCH):
-            axes.axhline(edge - 0.5, color=PATCHES, linewidth=0.6)
-        if width > 2 * height:  # what a square input would see of it
-            left, right = (width - height) / 2, (width + height) / 2
-            corners = [(left, 1), (right, 1), (right, height - 2)]
-            corners += [(left, height - 2), (left, 1)]
-            axes.plot(*zip(*corners, strict=True), color=CLASS, linewidth=3)
+            axes.axhline(edge - 0.5, **look)
         size = f"{height}{TIMES}{width} pixels"
         number = f"{height // PATCH * (width // PATCH)} patches"
         axes.set_title(f"{size}\n{number}", fontsize=11, color=PATCHES)
@@ -117,16 +115,17 @@ class Sizes:
 def numbers(
     grids: Mapping[str, Tensor], which: Sequence[int], columns: int = 4
 ) -> "tuple[Figure, str]":
-    """Some of a table's d numbers as pictures; a table is (gh, gw, d).
+    """Some of a table's d channels as pictures; a table is (gh, gw, d).
 
     With one table its pictures fill rows of `columns`; with several, each has a
     row and its name. A picture is drawn over its own spread, since only the
-    pattern matters: dark is low, bright is high.
+    pattern matters: dark is low, bright is high. One table's pictures have
+    their standard deviations below them.
     """
     alone = len(grids) == 1
     columns = columns if alone else len(which)
     rows = -(-len(which) // columns) if alone else len(grids)
-    height = rows * (WIDTH / columns + 0.22)
+    height = rows * (WIDTH / columns + (0.46 if alone else 0.22))
     figure, panels = chart(WIDTH, height, rows, columns, squeeze=False)
     places = iter(panels.flat)
     for row, (name, grid) in enumerate(grids.items()):
@@ -135,7 +134,10 @@ def numbers(
             axes.imshow(grid[..., number].detach().numpy(), cmap=MAP)
             axes.set(xticks=[], yticks=[])
             if alone or row == 0:
-                axes.set_title(f"number {number}", fontsize=11)
+                axes.set_title(f"channel {number}", fontsize=11)
+            if alone:
+                spread = grid[..., number].std().item()
+                axes.set_xlabel(f"std {spread:.2f}", fontsize=11)
         if not alone:
             panels[row, 0].set_ylabel(name, fontsize=11)
     listed = ", ".join(map(str, which))
@@ -143,7 +145,7 @@ def numbers(
         f"{g.shape[0]} by {g.shape[1]}" for g in grids.values()
     )
     alt = (
-        f"The learned numbers {listed} of the table of positions, each as a "
+        f"The learned channels {listed} of the table of positions, each as a "
         f"picture of {sizes} places, dark for low and bright for high."
     )
     return figure, alt
@@ -298,6 +300,46 @@ def _step(axes: "Axes", y: float, *code: str) -> None:
         label(axes, (46, height), words, DARK, 10, **look)
 
 
+def where(
+    picture: Tensor, chances: Mapping[str, Tensor]
+) -> "tuple[Figure, str]":
+    """A wide picture, and below it each patch's chance of some classes.
+
+    The picture is (3, h, w) in 0..1. The chances are (gh, gw), on one scale
+    from 0 to `MUCH`; without any, what a square input would see is framed.
+    """
+    _, height, width = picture.shape
+    rows = 1 + len(chances)
+    inches = rows * (WIDTH * height / width + 0.3) + 0.6 * bool(chances)
+    figure, panels = chart(WIDTH, inches, rows, 1, squeeze=False)
+    first, *others = panels[:, 0]
+    for axes in (first, *others):
+        axes.axis("off")
+    draw_picture(first, picture)
+    alt = f"A picture of {height} by {width} pixels"
+    if not chances:
+        left, below = (width - height) / 2, height - 2
+        x = [left, left + height, left + height, left, left]
+        first.plot(x, [1, 1, below, below, 1], color=CLASS, linewidth=3)
+        first.set_title("framed: all that a square input sees", fontsize=11)
+        return figure, f"{alt}, with the square in its middle framed."
+    for axes, (name, each) in zip(others, chances.items(), strict=True):
+        shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=MUCH)
+        axes.set_title(name, fontsize=11)
+    bar = figure.colorbar(
+        shown,
+        ax=panels,
+        extend="max",
+        location="bottom",
+        aspect=40,
+        shrink=0.8,
+    )
+    ticks = [MUCH * quarter / 4 for quarter in range(5)]
+    bar.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
+    listed = "; ".join(chances)
+    return figure, f"{alt}, and maps of its patches' answers: {listed}."
+
+
 def curve(
     right: Mapping[int, int],
     costs: Mapping[int, float],
@@ -333,17 +375,13 @@ def curve(
     upper.axvline(trained, color=DARK, linewidth=1, linestyle="--", zorder=0)
     span = max(*counts, *high) - min(counts)
     bottom = min(counts) - 0.4 * span
-    upper.set(ylim=(bottom, max(*counts, *high) + 0.12 * span))
+    upper.set(ylim=(bottom, max(*counts, *high) + 0.45 * span))
     upper.set_ylabel("right of 1,000", fontsize=11)
     words = f"trained at {trained} pixels"
     note(upper, words, (trained, bottom), (7, 8), 11, color=DARK)
-    words, point = (
-        "grey: within 2\nstandard errors\nof 224",
-        (sides[-1], high[-1]),
-    )
+    words = f"grey: within 2 standard\nerrors of {trained}"
     look = {"ha": "right", "va": "bottom", "color": DARK}
-    words = words.replace("224", str(trained))
-    note(upper, words, point, (0, -28), 10, **look)
+    note(upper, words, (sides[-1], max(high)), (0, 8), 11, **look)
     multiples = [costs[side] for side in sides]
     lower.bar(sides, multiples, width=18, color=STREAM)
     for side in sides:
@@ -391,8 +429,10 @@ def practice(
         axes.scatter(seeds, heights, **dots)
         look = {"ha": "left", "va": "center", "color": DARK}
         words, point = f"{mean:.1f}%", (max(*seeds, mean), row)
+        if learned != tested:
+            words += f", no practice at {tested}"
         note(axes, words, point, (9, 0), 12, **look)
-        ticks.append(f"trained at {learned},\ntested at {tested}")
+        ticks.append(f"fine-tuned at {learned},\ntested at {tested}")
         listed.append(
             f"trained at {learned} pixels and tested at {tested} {mean:.1f} "
             f"({', '.join(f'{seed:.1f}' for seed in seeds)})"

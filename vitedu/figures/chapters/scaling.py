@@ -1,6 +1,6 @@
 """Chapter 18: errors over compute, and how many times more."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,11 +20,11 @@ TICKS = (50, 100, 200, 500, 1000, 2000, 5000)
 
 
 def table(
-    points: Points, named: Mapping[str, float] | None = None
+    points: Points, named: Mapping[float, str] | None = None
 ) -> "tuple[Figure, str]":
     """Accuracies over exaFLOPs, a point per network: {family: (n,), (n,)}.
 
-    `named` are networks to name, by what they cost.
+    `named` are the names of some of them, by what they cost.
     """
     figure, axes = chart(WIDTH, 3.3)
     told = []
@@ -36,9 +36,9 @@ def table(
             f"{len(cost)} {name}s from {accuracy.min():.1f} to "
             f"{accuracy.max():.1f}%"
         )
-        below = family == "resnet"  # the others have neighbours there
-        place = ((0, -18), "center") if below else ((-8, -4), "right")
-        _name(axes, named, cost, accuracy, *place)
+        for x, y in zip(cost.tolist(), accuracy.tolist(), strict=True):
+            if named and x in named:
+                note(axes, named[x], (x, y), (-3, 8), 11, ha="center")
     _costs(axes)
     axes.set_ylabel("accuracy, mean of five (%)", fontsize=12)
     axes.legend(fontsize=11, frameon=False, loc="lower right")
@@ -54,12 +54,10 @@ def laws(
     points: Points,
     laws: Mapping[str, tuple[Tensor, Tensor]],
     budget: float,
-    named: Mapping[str, float] | None = None,
 ) -> "tuple[Figure, str]":
     """Errors (n,) over costs (n,) with lines (a, b), both axes in logarithms.
 
-    An arrow leads from the ViTs' line at `budget` to the ResNets'. `named` are
-    networks to name, by what they cost.
+    An arrow leads from the ViTs' line at `budget` to the ResNets'.
     """
     figure, axes = chart(WIDTH, 4)
     axes.set_yscale("log")
@@ -68,21 +66,13 @@ def laws(
         name, color, marker = NETWORKS[family]
         a, b = (number.item() for number in laws[family])
         axes.plot(cost, error, marker, color=color, markersize=8)
-        _name(axes, named, cost, error, (0, -18), "center")
         ends = torch.stack([cost.min(), cost.max()])
         axes.plot(ends, a * ends**b, color=color, linewidth=2)
         words = rf"{name}: $E = {a:.0f}\,C^{{{b:.2f}}}$"
         axes.plot([], [], marker, color=color, label=words)
         told.append(f"{name} {a:.1f} times C to the power {b:.3f}")
-    (a, b), (c, d) = laws["vit"], laws["resnet"]
-    height = (a * budget**b).item()
-    there = ((height / c) ** (1 / d)).item()
-    look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
-    look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
-    axes.annotate("", (there, height), (budget, height), arrowprops=look)
-    look = {"color": CLASS, "weight": "bold"}
-    times = f"{there / budget:.1f} times"
-    note(axes, times, (budget, height), (0, 8), 11, **look)
+    times, start = _arrow(axes, laws, budget)
+    note(axes, times, start, (0, 8), 11, color=CLASS, weight="bold")
     _costs(axes)
     axes.set_yticks([4, 5, 6, 8, 10], ["4", "5", "6", "8", "10"])
     axes.minorticks_off()
@@ -97,17 +87,52 @@ def laws(
     return figure, alt
 
 
+def invented(
+    tables: Sequence[Points],
+    fit: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    budget: float,
+) -> "tuple[Figure, str]":
+    """Made-up tables of ViTs and ResNets side by side, as `laws` draws them."""
+    figure, panels = chart(WIDTH, 2.3, columns=len(tables), sharey=True)
+    told = []
+    for axes, points in zip(panels, tables, strict=True):
+        lines = {}
+        for family, (cost, error) in points.items():
+            _, color, marker = NETWORKS[family]
+            axes.plot(cost, error, marker, color=color, markersize=5)
+            a, b = lines[family] = fit(cost, error)
+            ends = torch.stack([cost.min(), cost.max()])
+            axes.plot(ends, a * ends**b, color=color, linewidth=1.5)
+        axes.set(xscale="log", yscale="log", xlim=(40, 5500))
+        told.append(_arrow(axes, lines, budget)[0])
+        look = {"color": CLASS, "weight": "bold", "fontsize": 11}
+        axes.set_title(told[-1], **look)
+        axes.minorticks_off()
+        axes.set_xticks([100, 1000], ["100", "1,000"])
+        axes.set_yticks([4, 5, 6, 8, 10], ["4", "5", "6", "8", "10"])
+        axes.tick_params(labelsize=11)
+        bare(axes)
+    panels[0].set_ylabel("error $E$ (%)", fontsize=12)
+    figure.supxlabel("compute $C$ (exaFLOPs)", fontsize=12)
+    alt = (
+        "Invented errors over compute, with a line each for ViTs and ResNets "
+        f"and an arrow between them at {budget:.0f} exaFLOPs: "
+        f"{', '.join(told)}."
+    )
+    return figure, alt
+
+
 def times(
     budgets: Tensor,
     ratio: Tensor,
     wide: Tensor,
     ends: Tensor,
-    real: tuple[str, float, float],
+    real: Mapping[str, tuple[float, float]],
 ) -> "tuple[Figure, str]":
     """How many times more, over a ViT's budget (n,), with two intervals (2, n).
 
-    `ends` are those of the draws, and `wide` is around them. `real` is a
-    network, a ViT's budget, and how many times that it took.
+    `ends` are those of the draws, and `wide` is around them. `real` is, for
+    single ViTs, what they took and how many times that a ResNet took.
     """
     figure, axes = chart(WIDTH, 3.3)
     axes.set_yscale("log")
@@ -117,9 +142,9 @@ def times(
     for edge in PAPER:
         axes.axhline(edge, color=DARK, linestyle=":", linewidth=1.5)
     axes.plot(budgets, ratio, color=ATTENTION, linewidth=2.5)
-    name, *place = real
-    axes.plot(*place, "s", color=PATCHES, markersize=8)
-    note(axes, name, place, (8, -4), 11, color=PATCHES)
+    for name, place in real.items():
+        axes.plot(*place, "s", color=PATCHES, markersize=8)
+        note(axes, name, place, (8, -4), 11, color=PATCHES)
     said = "the paper: 2 to 4"
     note(axes, said, (budgets[0].item(), 2), (6, 5), 11, color=DARK)
     fifth = len(budgets) // 5  # where the bands are wide enough for words
@@ -141,8 +166,10 @@ def times(
         "How many times a ViT's compute a ResNet needs for the same error, "
         f"with a dark band around it and a wider light one: {first} at "
         f"{budgets[0]:.0f} exaFLOPs, falling to {last} at {budgets[-1]:,.0f}. "
-        "Dotted lines at 2 and 4 are the paper's sentence. A point says that "
-        f"{name} needs {place[1]:.1f} times {place[0]:.0f}."
+        "Dotted lines at 2 and 4 are the paper's sentence. Points are single "
+        "pairs: a ResNet took "
+        + ", ".join(f"{at[1]:.1f} times {name}" for name, at in real.items())
+        + "."
     )
     return figure, alt
 
@@ -188,8 +215,8 @@ def sets(
 def ours(curves: Points) -> "tuple[Figure, str]":
     """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
 
-    An arrow leads from a ViT's end back to where a ResNet was as good, each the
-    middle one of its runs.
+    An arrow leads from a ViT's end, that of the middle run, back to where a
+    ResNet was as good, as far as all pairs of runs say in the mean.
     """
     figure, axes = chart(WIDTH, 3.8)
     told = []
@@ -204,9 +231,13 @@ def ours(curves: Points) -> "tuple[Figure, str]":
     ends = curves["vit"][1][:, -1]
     last = ends.sort().values[len(ends) // 2].item()  # of three the middle one
     cost, losses = curves["resnet"]
-    runs = [cost[(loss <= last).nonzero()[0, 0]] for loss in losses]
-    there = sorted(runs)[len(runs) // 2].item()
     start = curves["vit"][0][-1].item()
+    pairs = [
+        start / cost[(loss <= end).nonzero()[0, 0]].item()
+        for end in ends
+        for loss in losses
+    ]
+    there = start * len(pairs) / sum(pairs)
     look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
     look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
     axes.annotate("", (there, last), (start, last), arrowprops=look)
@@ -232,19 +263,17 @@ def ours(curves: Points) -> "tuple[Figure, str]":
     return figure, alt
 
 
-def _name(
-    axes: "Axes",
-    named: Mapping[str, float] | None,
-    cost: Tensor,
-    heights: Tensor,
-    offset: tuple[float, float],
-    ha: str,
-) -> None:
-    """Names beside those networks of a family that cost what `named` says."""
-    for name, found in (named or {}).items():
-        for x, y in zip(cost.tolist(), heights.tolist(), strict=True):
-            if x == found:
-                note(axes, name, (x, y), offset, 11, ha=ha)
+def _arrow(
+    axes: "Axes", laws: Mapping[str, tuple[Tensor, Tensor]], budget: float
+) -> tuple[str, tuple[float, float]]:
+    """An arrow from the ViTs' line to the ResNets': what it says, its start."""
+    (a, b), (c, d) = laws["vit"], laws["resnet"]
+    height = (a * budget**b).item()
+    there = ((height / c) ** (1 / d)).item()
+    look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
+    look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
+    axes.annotate("", (there, height), (budget, height), arrowprops=look)
+    return f"{there / budget:.1f} times", (budget, height)
 
 
 def _costs(axes: "Axes") -> None:

@@ -14,7 +14,7 @@ import vitedu
 # Take forty drawn pictures of shapes, each with a *mask*: a map of the pixels that belong
 # to the shape. The network stays frozen, and on its tokens we put a single column of
 # weights, found by a formula. In the code, `tokens` reads what the patches hold after one of
-# the twelve blocks. After which one? You'll soon have a guess.
+# the twelve blocks. Which one it is, you'll guess in a moment.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os

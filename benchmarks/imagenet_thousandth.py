@@ -42,7 +42,7 @@ RUNS = Path("runs") / NAME
 SIZE = 128
 TO_CHOOSE = 300
 RATES = [0.01, 0.03, 0.1]  # each three times the one before
-SEEDS = range(1)
+SEEDS = range(3)
 
 
 def packed() -> Split:

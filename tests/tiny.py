@@ -20,6 +20,9 @@ TINY = ViTConfig(
     num_heads=4,
     mlp_dim=48,
 )
+# the same for timm, but for depth
+TIMM_TINY = {"img_size": (8, 12), "patch_size": 4, "num_classes": 5}
+TIMM_TINY |= {"embed_dim": 32, "num_heads": 4, "mlp_ratio": 1.5}
 
 
 def tiny(**fields):

@@ -46,9 +46,8 @@ figures.show(*speed.formats(2049.0))
 # 2049 (orange) would be the seventeenth. And yet nearly all large networks are trained with such
 # numbers, because they take half the memory and, on the right chip, a fraction of the time.
 #
-# Let's try it on the network of [chapter 5](05_mnist.ipynb). We compare its first four losses
-# on handwritten digits, once with everything in the usual `float32`, and once with everything
-# in `float16`:
+# Let's try it on the network of [chapter 5](05_mnist.ipynb). Here are its first four losses on
+# handwritten digits, with everything in the usual `float32`, and with everything in `float16`:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -113,18 +112,18 @@ for dtype in (torch.float32, torch.float16):
     print(dtype, [f"{loss:.2f}" for loss in losses])
 
 # %% [markdown]
-# One step, and the second network is dead. NaN, "not a number", is what you get from zero
-# divided by zero.
+# One step, and the second network is dead. NaN means "not a number": somewhere, something was
+# calculated that has no answer.
 #
 # **What do numbers lose when they have only sixteen bits, how do you train with them all the
 # same, and what do you get for it?** By the end you'll know what killed that run, and your step
-# will need about 40% less memory. And you'll have seen six lines make a ViT nine times as fast.
-# Only one of the six is about sixteen bits.
+# will need about 40% less memory. And you'll have seen six lines make a ViT train on nine times
+# as many images a second. Only one of the six is about sixteen bits.
 #
 # ## Sixteen bits
 #
 # A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits times a
-# power, only that it's a power of two. One bit is the sign, some are the exponent $e$, and the remaining
+# power, here a power of two. One bit is the sign, some are the exponent $e$, and the remaining
 # $k$ are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth in three
 # formats:
 
@@ -168,8 +167,8 @@ for name, dtype in FORMATS.items():
 #
 # ## Three tests
 #
-# **The first test is small steps.** A weight of $1$ gets $0.0001$ added to it, a thousand times
-# over. That's what a small learning rate does.
+# **The first test.** A weight of $1$ gets $0.0001$ added to it, a thousand times over. That's
+# what a small learning rate does.
 #
 # **Where does the weight end in bfloat16?**
 
@@ -181,10 +180,10 @@ for name, dtype in FORMATS.items():
     print(f"{name:9} {w:.4f}")
 
 # %% [markdown]
-# In sixteen bits it hasn't moved. Each step is less than half the distance to the next
-# number, so the sum is rounded back, a thousand times in a row.
+# In sixteen bits it hasn't moved. *Small steps get lost:* each is less than half the distance
+# to the next number, so the sum is rounded back, a thousand times in a row.
 #
-# **The second is large numbers.** `float16` ends at 65,504. That sounds roomy, but
+# **The second test is large numbers.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's 1,000 logits for a cup of
 # coffee, by the formula, in `float16`:
 
@@ -207,11 +206,10 @@ print(f"its probability {softmax.max()}")
 # NaN. (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change
 # the result.)
 #
-# **The third is tiny numbers.** Now you can solve the case from the top of
-# the page. Adam divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a
-# weight's squared gradients, and $\epsilon = 10^{-8}$ is there to prevent a division by
-# zero. And in the first step every gradient below the head *is* zero, because the head
-# itself is still all zeros.
+# **The third is tiny numbers.** Now you can solve the case from the top of the page. Adam
+# divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a weight's squared
+# gradients, and $\epsilon = 10^{-8}$ is there to prevent a division by zero. And in the first
+# step every gradient below the head *is* zero, because the head itself is still all zeros.
 
 # %%
 epsilon = torch.tensor(1e-8, dtype=torch.float16)
@@ -262,12 +260,15 @@ short, usual = torch.float16, torch.float32
 assert dtypes == [short, usual, short, usual]
 print("checked: a product in float16, the loss in float32")
 
-# %% [markdown] tags=["predict"]
+# %% [markdown]
 # A product rounds both factors to sixteen bits on the way in. The loss is always computed in
 # `float32`. (So are [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html) on a
 # GPU. A processor leaves norms in the format they're given.)
+
+# %% [markdown] tags=["predict"]
+# ## Do the gradients fit?
 #
-# On the way back, the gradients of such products have sixteen bits as well. Do they fit?
+# On the way back, the gradients of such products have sixteen bits as well. Are those enough?
 # The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
 # and ViT's authors pretrain with batches of 4,096.
 #
@@ -313,18 +314,18 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the narrow strip, where
-# `float16` gives up the leading $1$ of the formula and has fewer bits. And the wide strip, where
-# it has all of them, is empty! (While a network is still wrong, its gradients are larger: with
-# its second-best answers as labels, about a third would be lost.)
+# More than half of them would be lost. (The upper panel has them after the division.) Nearly
+# all of the rest are in the narrow strip, where `float16` gives up the leading $1$ of the
+# formula, so that fewer bits count. And the wide strip, where all ten count, is empty! (While a
+# network is still wrong, fewer are lost: with its second-best answers as labels, a third.)
 #
-# So let's move the gradients there. Derivatives are linear: multiply the loss by some $s$, and
-# the gradient of every weight $w$ is multiplied by $s$:
+# So let's move the gradients there. Multiply the loss by some $s$, and the gradient of every
+# weight $w$ is multiplied by $s$, too:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
-# You see it in the lower panel, with $s = 2^{16}$. Afterwards, in `float32`, we divide by $s$
-# again. Here's such a step; where it's orange, the products have sixteen bits.
+# The lower panel of the figure shows it for $s = 2^{16}$. Afterwards, in `float32`, we divide
+# by $s$ again. Here's such a step; where it's orange, the products have sixteen bits.
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -407,9 +408,10 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 # ## A run brought back to life
 #
 # To see your scaler at work we need gradients that are too small for `float16`, and our little
-# network's aren't. So the experiment is rigged: we divide the loss by 65,536. We divide Adam's
-# $\epsilon$ by the same number, so that Adam takes the same steps as before and only the format
-# makes a difference. Your scaler begins at $1$ here, with a patience of four.
+# network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every
+# gradient shrinks with it. Adam divides by the gradients' size, so if we shrink its $\epsilon$,
+# too, only the format makes a difference. Your scaler begins at $1$ here, with a patience of
+# four.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -443,9 +445,9 @@ figures.show(*speed.rescue(losses, scales))
 # At last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With a
 # patience of four, that costs one step in five, so PyTorch's scaler waits 2,000.
 #
-# What does an ordinary run lose? Two epochs on 20,000 digits in each format, three seeds each
-# and always with your scaler, judged on digits that were held out. (There are fewer steps than
-# in chapter 5, so fewer digits are right.)
+# What does an ordinary run lose? Here are two epochs on 20,000 digits in each format, three
+# seeds each, judged on digits that were held out. (There are fewer steps than in chapter 5, so
+# fewer digits are right.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 right = {}
@@ -470,10 +472,9 @@ for name, percents in right.items():
 
 
 # %% [markdown]
-# Look at `float16`. It's the network that died after one step at the top of the page. Its
-# products still have sixteen bits, and now it reads 89% of the digits.
-#
-# Neither format costs a whole point. Don't read more into the gaps: three seeds are few, and on
+# Neither format costs a whole point, and the network that died at the top of the page now
+# reads 89% of the digits. By [chapter 5](05_mnist.ipynb)'s rule of thumb, both gaps
+# would even be results. Don't believe it: three seeds hardly know their own spread, and on
 # another processor the same three gave other gaps.
 #
 # So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
@@ -482,10 +483,9 @@ for name, percents in right.items():
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
-# Sixteen bits cost little, if you let each number have what it needs. What do you get
-# for it? Memory first. The weights, their gradients and Adam's two means are still in
-# `float32`. But the backward pass needs what the forward pass computed, such as the inputs
-# of each product: the *activations*.
+# What do sixteen bits give you? Memory first. The weights, their gradients and Adam's two means are
+# still in `float32`. But the backward pass also needs what the forward pass computed, such as
+# the inputs of each product: the *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -518,15 +518,13 @@ figures.show(*speed.memory(bars))
 # %% [markdown]
 # In `float32`, one photograph takes more than all the weights! And the three bars show two
 # savings. The first has nothing to do with bits: your `attention` from [chapter
-# 2](02_attention.ipynb) keeps the attention maps. PyTorch's `scaled_dot_product_attention` is
-# *fused*: it does the work of several operations in one. It computes the map piece by piece,
-# throws each piece away, and computes it again in the backward pass ([Dao et al.
-# 2022](https://arxiv.org/abs/2205.14135)).
+# 2](02_attention.ipynb) keeps the attention maps. PyTorch's *fused* attention,
+# `scaled_dot_product_attention`, computes the map piece by piece, throws each piece away, and
+# computes it again in the backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
 #
-# The second saving is `bfloat16`, one line, and it's about 40%. Why not half? Adding a
+# The second saving, about 40%, is `bfloat16`, a single line. Why not half? Adding a
 # `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
-# `float32`, and so do the inputs that the norms save for the backward pass. (The image even
-# grows: there's a second copy of it in sixteen bits.)
+# `float32`, and so do the inputs that the norms save for the backward pass.
 #
 # In a batch of 64, the activations are nearly all of the memory. So keeping the weights in
 # `float32` costs [next to nothing](#Counting-memory).
@@ -560,12 +558,26 @@ print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
-# That's the most that faster products can bring to this step. And how much faster can they be?
-# GPUs have circuits for short formats. With one of them, *TF32*, your tensors even stay in
-# `float32`, and the GPU rounds each number to ten bits of fraction on its way into a product.
-# By the data sheets, products are this many times as fast as in `float32`:
+# That's the most that faster products can bring to this step. And how much faster can they
+# be? It depends on the chip's circuits, so ask yours:
+#
+# ```python
+# a = torch.randn(512, 512)
+# for dtype in (torch.float32, torch.bfloat16, torch.float16):
+#     short = a.to(dtype)
+#     %timeit short @ short
+# ```
+#
+# On the processor that timed this page, `bfloat16` is more than twice as fast as `float32`, but
+# `float16` [crawls](#Arithmetic-or-memory).
+#
+# GPUs have circuits for short formats, too. With one of them, *TF32*, your tensors even stay
+# in `float32`, and the GPU rounds each number to ten bits of fraction on its way into a
+# product. By its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in
+# `bfloat16`. (A T4 has circuits for `float16` only, so there you need your scaler.)
 
-# %% tags=["hide-input"]
+# %% tags=["hide-cell"]
+# how many times as fast as in float32 products are, by the data sheets
 GPUS = {"T4": "fp16", "V100 SXM2": "fp16", "A100": "bf16", "H100": "bf16"}
 for gpu, half in GPUS.items():
     peaks = {each: budget.datasheet(gpu, each) for each in ("tf32", half)}
@@ -574,14 +586,11 @@ for gpu, half in GPUS.items():
     print(f"{gpu:10}", "  ".join(factors))
 
 # %% [markdown] tags=["predict"]
-# The T4 and the V100 (SXM2 is its socket) have circuits for `float16` only, so that's where you
-# need your scaler.
+# ## One line at a time
 #
-# ### One line at a time
-#
-# What's left of that in a real run? On an H100 with 80 GB we took a training step of 64
-# images, everything in `float32` and attention as you wrote it. Then we changed one line after
-# the other, and each stays on for those that follow:
+# What's left of that in a real step? On an H100 we took a training step of 64 images,
+# everything in `float32` and attention as you wrote it. Then we changed one line after the
+# other, and each stays on for those that follow:
 #
 # ```
 # torch.set_float32_matmul_precision("high")         # TF32
@@ -624,30 +633,32 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large one, and only from 2.9 to 3.3 times its first speed. TF32 had brought more, though
-# far less than the 7.4 of the data sheet. Your pencil knows why, because products are just a
-# part of a step. Give them that 7.4, and $0.23 + 0.77 / 7.4$ of the time is left: a third, so
-# the step is three times as fast. (That it comes so near to 2.9 is partly luck: your profile had
-# a smaller network and another chip.)
+# The large one does, but it only goes from 2.9 to 3.3 times its first speed. You calculated why
+# with your pencil: products are only part of a step. Make them 7.4 times as fast, and $0.23 +
+# 0.77 / 7.4$ of the time is left, so the step is three times as fast. Make them 14.8 times as
+# fast, and it's 3.5 times. (That this comes so near is partly luck: the profile was of a
+# smaller network, on another chip.)
 #
-# Most of the rest waits for the memory. To add two tensors, the chip moves twelve bytes for
-# every addition, two numbers in and one out, and however fast it adds, it has to [wait for
-# them](#Arithmetic-or-memory). Under `autocast` the sums of the residual stream stay in
-# `float32`, and so do their bytes. That's one reason why `bfloat16` adds little once TF32 is
-# there. Fused attention saves trips to the memory, and it brings half as much again.
+# Most of the rest probably waits for the memory. To add two tensors, the chip moves twelve
+# bytes for every addition, two numbers in and one out, and however fast it adds, it has to
+# [wait for them](#Arithmetic-or-memory). Fused attention saves trips to the memory, and it
+# brings half as much again.
 #
 # **And the small one?** It gains nothing from any format. Look at its batch of 256: with four
 # times the images, a step takes only an eighth longer. So 64 images hardly kept the chip busy.
 #
 # The likely reason is *Python*: the chip is done with each operation before Python asks for the
-# next. That would also explain the other lines. With `autocast` there's more to ask for, and
-# it's even slower. `torch.compile` helps, because there's less.
+# next. That would also explain the other lines. Autocast adds operations to ask for, so the
+# step gets even slower. `torch.compile` leaves fewer, so it helps.
 #
-# How much of the GPU is in use, then? Take the operations per second of the training step,
-# and divide by what the GPU manages when all it does is multiply large matrices in
-# `bfloat16`. That share is called *MFU*, model FLOPs utilisation.
+# In the end, ViT-B/16 trains on nine times as many images a second, with nearly half of the
+# arithmetic that the GPU manages at best. It's still the same network. (One line isn't free: a
+# batch of 256 means fewer, larger steps.) ViT-Ti/16 uses a tenth. So if a faster format changes
+# nothing, find out who waits for whom.
 
-# %% tags=["hide-input"]
+# %% tags=["hide-cell"]
+# MFU, model FLOPs utilisation: the operations per second of the training step,
+# over what the GPU manages when it multiplies large matrices in bfloat16
 for name, network in NETWORKS.items() if is_measured else ():
     shares = [metrics[f"{network}/{x}/mfu"]["value"] for x in rungs]
     print(f"{name:10} MFU {shares[0]:2.0f}% in float32, ", end="")
@@ -656,19 +667,14 @@ if not is_measured:
     print("no record of a GPU here: python benchmarks/gpu_day.py --lot 2")
 
 # %% [markdown]
-# ViT-B/16 ends up nine times as fast, with nearly half of the GPU's arithmetic, and it's
-# still the same network. (One line isn't free: a batch of 256 means fewer, larger steps.)
-# ViT-Ti/16 uses a tenth, because it's too small to keep the GPU busy. So if a faster format
-# changes nothing, find out who waits for whom.
-#
 # ## What to take with you
 #
 # 1. Sixteen bits are a choice between reach and fineness. `bfloat16` has the reach of
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
 # 2. Weights and optimizer stay in `float32`, products get sixteen bits. That saves about 40%
 #    of the activations, which are most of the memory. With fused attention it's half.
-# 3. Find out what the chip is waiting for. A shorter format helps arithmetic if there are
-#    circuits for it, memory because it has fewer bytes, and Python not at all.
+# 3. Find out what the chip is waiting for. A shorter format helps with arithmetic if there are
+#    circuits for it, with memory because it has fewer bytes, and with Python not at all.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -814,6 +820,15 @@ for name, dtype in FORMATS.items():
 # Your numbers will differ, and that's the point. A processor with circuits for a format gets
 # faster. One without has to convert every number and gets *slower*: look at `float16`.
 #
+# And your whole step? Predict it from these factors and from the bars of your profile. Then
+# measure it:
+#
+# ```python
+# short = partial(mixed_step, plain, optimizer, images, labels)
+# for dtype in (torch.float32, torch.bfloat16):
+#     print(dtype, seconds(short, dtype, LossScaler()))
+# ```
+#
 # And the operations that aren't products? The *roofline* ([Williams et al.
 # 2009](https://doi.org/10.1145/1498765.1498785)) has both limits in one picture. Count how
 # many operations a piece of work does for each byte it moves. With few operations per byte,
@@ -864,9 +879,9 @@ figures.show(*speed.roofline(peak, bandwidth, points[:-1]))
 # the format raise the flat part, and the products with it. Adding is on the slope, so it gains
 # only from fewer bytes. Norm and GELU don't even keep the memory busy.
 #
-# So the faster the products, the more of the time goes into everything else. On a GPU,
-# [most kinds of operation in a Transformer](https://arxiv.org/abs/2205.14135) wait for the
-# memory.
+# So the faster the products, the more of the time goes into everything else. On a GPU, say [Dao
+# et al. 2022](https://arxiv.org/abs/2205.14135), most kinds of operation in a Transformer wait
+# for the memory.
 #
 # ### One missing line
 #

@@ -34,7 +34,7 @@ others = [photo(x) for x in ("cat", "coffee", "astronaut", "rocket")]
 images = torch.cat([hopper, *[vitedu.preprocess(model, x) for x in others]])
 
 # %%
-with vitedu.record_attention(model) as maps:
+with vitedu.record_attention(model) as maps:  # each block's weights
     model(images)  # the five photographs of this book, (5, 3, 224, 224)
 far = interpret.attention_distance(maps, (14, 14), 16)  # grid, patch size
 
@@ -42,82 +42,25 @@ far = interpret.attention_distance(maps, (14, 14), 16)  # grid, patch size
 figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 
 # %% [markdown]
-# Each dot is one of three heads in one of twelve blocks. Its height is how far, on average,
-# a patch looks, in pixels of the photograph. A head at zero would look at its own patch
-# alone. A head that looks at all patches equally would be on the dashed line.
+# Each dot is a head; there are three in each of twelve blocks. Its height says how far away a
+# patch looks with this head, on average, in pixels of the photograph. A head at zero would look
+# at its own patch alone. A head that looks at all patches equally would be on the dashed
+# line.
 #
-# The early blocks look as you'd expect: some heads stay close to home, others look far
+# The early blocks do what you'd expect: some heads stay close to home, others look far
 # away. Now look at the last three blocks. Every head is *above* the line. Each looks farther
 # away than a head that looks everywhere! **How can anybody look farther than
 # everywhere?**
 #
 # Make a guess before you go on. Is there a mistake in our measure? Is it the class token,
-# which sits nowhere? Or is there something out there that all of them look at? (The paper's
-# Figure 7 shows such dots for a larger model, without the line.) By the end of this page
-# you'll know, and you'll have done something about it.
-
-# %% tags=["hide-input", "margin"]
-figures.show(*figures.network("patches", "positions", "attention"))
-
-
-# %% [markdown]
-# ## Where am I?
-#
-# To look far away, you have to know where you are. Attention can't tell left from right, so
-# every patch gets a position vector from a table of 196 ([chapter 4](04_vit.ipynb)). All its
-# numbers were random at first. Has the table noticed that the world has two dimensions?
-#
-# Two vectors are alike if they point the same way. Their *cosine* says how much: 1 for the
-# same direction, 0 at a right angle, −1 for opposite ones. That's the dot product, once
-# both have length 1:
-
-
-# %%
-def position_similarity(pos_embed):
-    """(1, 1 + n, d) -> (n, n): the cosine of every two positions."""
-    rows = F.normalize(pos_embed[0, 1:], dim=-1)  # without the class token
-    return rows @ rows.mT
-
-
-alike = position_similarity(model.pos_embed)
-alike = alike.view(14, 14, 14, 14)  # row, column, and another row, column
-
-# %% tags=["nbval-check-output", "hide-cell"]
-assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
-print("checked: the same as vitedu.interpret.position_similarity")
-
-# %% [markdown] tags=["predict"]
-# Take the patch in row 4 and column 6 (counted from 0), and compare its position with two
-# others. One is close, three rows down and two columns to the right. The other is in the same
-# column, but eight rows down. **Which one's position is more like it?**
-#
-# * the close one, in row 7 and column 8
-# * the far one, in row 12 and column 6
-# * they're about the same
-
-# %%
-print(f"row  7, column 8: {alike[4, 6, 7, 8]:5.2f}")
-print(f"row 12, column 6: {alike[4, 6, 12, 6]:5.2f}")
-
-# %% tags=["hide-input"]
-table = {"every second patch": alike}
-figures.show(*inside.crosses(table, step=2, framed=(4, 6)))
-
-# %% [markdown]
-# The far one wins clearly. (Keep that in mind, we'll need it to solve the riddle.) Here are
-# the maps of every second patch, each in its place. (Ours is framed.) You see why: in most
-# maps there's a bright *cross*, the patch's row and its column. The network has made itself
-# graph paper, though nobody ever told it which patch is next to which.
-#
-# It isn't a law, though. The two networks of this book that read digits and drawn shapes
-# [have no such crosses](#Four-ways-to-train-a-table). Graph paper is what *this* training
-# taught *this* network.
+# which sits nowhere? Or is there something out there that all of them look at? By the end of
+# this page you'll know, and you'll have done something about it.
 #
 # ## How far does a head look?
 #
-# Back to the riddle. The first suspect is our own measure, so let's build it. A head gives
-# every patch a list of weights that sum to 1. So the distance it looks is a mean: each
-# distance, times the weight of the patch that is there.
+# Our first suspect is the measure, so let's build it. A head gives every patch a list of
+# weights that sum to 1. The distance it looks is a mean: each distance, times the weight of
+# the patch that is there.
 #
 # Take a pencil. A picture has four patches, 2×2, each 16 pixels wide. The patch at the top
 # left takes half from itself and half from the patch diagonally below it. How many pixels
@@ -157,147 +100,72 @@ assert abs(uniform.item() - UNIFORM) < 0.01
 print("checked: the package's distances, and 116.49 pixels if all are equal")
 
 # %% [markdown]
-# The line with `weights.sum` is easy to forget, and nothing fails without it. One of the
-# authors later [posted
-# code](https://github.com/google-research/vision_transformer/issues/162) for this figure
-# that leaves it out, and so do the many copies of that code. What difference does that make
-# for the third head of the first block?
+# That's the whole measure, and there's nothing wrong with it. (If you forget to scale, as
+# [published code does](#The-forgotten-line), heads seem to look *nearer*, not farther.) The
+# class token has an alibi, too: we've left it out. So the riddle is in the network.
+#
+# ## Something out there
 
-# %% tags=["failure"]
-# the package can do it without the line, too
-forgot = interpret.attention_distance(maps, (14, 14), 16, prefix="drop")
-to_class = maps[0][:, 2, 1:, 0].mean()
-print(f"{to_class:.0%} of its attention goes to the class token")
-print(f"{far[0, 2]:.0f} pixels, without the line {forgot[0, 2]:.0f}")
+# %% [markdown] tags=["predict"]
+# Suppose there's a place in the photograph that all patches like to look at. In block 11, they
+# look about 150 pixels away on average. **Where would that place have to be?**
+#
+# * in the middle
+# * in the middle of an edge
+# * in a corner
 
+# %% tags=["hide-input"]
+places = torch.cartesian_prod(torch.arange(14), torch.arange(14)).double()
+mean = 16 * torch.cdist(places, places).mean(dim=0).view(14, 14)
+print("mean distance from a patch:")
+print(f"the middle          {mean[6, 6]:4.0f} pixels")
+print(f"middle of an edge   {mean[0, 6]:4.0f}")
+print(f"a corner            {mean[0, 0]:4.0f}")
 
 # %% [markdown]
-# Only a third of its attention is left for patches, so without the line the distance
-# shrinks to a third: less than half a patch. It does look near, at 24 pixels. But with 7
-# you'd celebrate it as a convolution that the network has found by itself.
-#
-# Our measure has that line, and it leaves the class token out. So neither of them is to
-# blame: the riddle is in the network.
-#
-# ## Which patches made the answer?
-#
-# Everybody's favourite picture of a Transformer is the one that shows what it looked at.
-# How would you make it? The class token's attention in the last block is a first idea.
-# But by then a token isn't its patch any more: it has been mixed with others in eleven
-# blocks.
-#
-# So let's follow the mixing ([Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)).
-# Write down for each token what it's made of. At first each is made of its own patch
-# alone. Then every block mixes once: attention says how much comes from where, and the
-# residual stream keeps what was there. How much of each? We don't know, so rollout simply
-# says half and half:
-
-
-# %%
-def rollout(maps):
-    """Maps (b, heads, t, t), one per block -> what tokens are made of."""
-    own = torch.eye(maps[0].shape[-1])
-    made_of = own
-    for weights in maps:
-        mixed = 0.5 * own + 0.5 * weights.mean(dim=1)  # mean over the heads
-        made_of = mixed @ made_of
-    return made_of
-
-
-of_the_answer = rollout(maps)[:, 0, 1:].view(-1, 14, 14)  # the class token's
-
-# %% tags=["nbval-check-output", "hide-cell"]
-same = interpret.attention_map(model, images)
-assert torch.allclose(of_the_answer, same, atol=1e-6)
-print("checked: the same as vitedu.interpret.attention_map")
+# Only a corner is far enough from everybody. And here's how much attention each patch really
+# gets from all the others in block 11:
 
 # %% tags=["hide-input"]
 with torch.no_grad():
     best = model(images).argmax(dim=-1).tolist()
-answers = [model.class_names[each].split(",")[0] for each in best]
 SHOWN = [0, 2, 3, 4]  # without the cat
-answers = [answers[i] for i in SHOWN]
-found = {"rollout": of_the_answer[SHOWN]}
-figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, found, answers))
-
-# %% [markdown]
-# (Astronauts aren't among its thousand classes, hence the bobsled.) The paper's Figure 6
-# looks like this, and Figure 14 has many more, only clearer: its model is fifty times as
-# large. Here you can make out the face and the rocket, and not much else.
-#
-# But what's that in the corners?
-#
-# We'll come to it. First: is such a map *true*? A map that shows the object is what you'd
-# have drawn yourself, which makes it easy to believe. Here's a test. If the bright patches
-# made the answer, it should fall apart without them. So we take away the patches that a map
-# calls most important, first 10% of them, then more: no token may look at them any more.
-# How probable does the model find its original answer now?
-
-# %% [markdown] tags=["predict"]
-# Four orders compete on a thousand photographs, one for each class of ImageNet. One of them
-# is the *gradient*, which says how much the answer changes if you change a pixel a little.
-# We sum its size, without the sign, over each patch. **Which order hurts the answer most?**
-#
-# * rollout
-# * the class token's attention in the last block, a mean over its heads
-# * the gradient
-# * they're all about as good as a random order
-
-# %% tags=["hide-input"]
-seen = results.read("inside-photographs")["metrics"]
-seen |= results.read("inside-rollout")["metrics"]
-ORDERS = ("last block's attention", "rollout", "gradient", "at random")
-curves = {name: seen[f"removal/{name}, corners kept"] for name in ORDERS}
-figures.show(*inside.removal(curves))
-
-# %% [markdown]
-# The simplest map wins. The lower a curve, the more its patches mattered, and the class
-# token's attention in the last block is lowest all the way. (The bars are two standard
-# errors.) Rollout comes second, well ahead of the gradient and of chance. So after eleven
-# blocks of mixing, a token may still stand for its own patch better than we feared.
-# Following the mixing sounded reasonable, but in this model, by this test, it didn't make
-# the map any truer.
-#
-# We never took the four corner patches away, by the way. You're about to see why.
-#
-# ## Four corners
-#
-# So, those heads that look farther than everywhere: *where* do they look? Here's how much
-# attention each patch gets from all the others in block 11.
-
-# %% tags=["hide-input"]
+answers = [model.class_names[best[i]].split(",")[0] for i in SHOWN]
 CORNERS = torch.tensor([1, 14, 183, 196])  # rows of the tokens
-given = maps[10][:, :, 1:, 1:]
-given = given / given.sum(dim=-1, keepdim=True)
-gets = given.mean(dim=(1, 2)).view(-1, 14, 14)
-found = {"gets attention": gets[SHOWN]}
+given = [x[:, :, 1:, 1:] for x in maps]  # from patches to patches
+given = [x / x.sum(dim=-1, keepdim=True) for x in given]
+gets = given[10].mean(dim=(1, 2)).view(-1, 14, 14)
 figures.show(
     *inside.looked_at(
         images[SHOWN] / 2 + 0.5,
-        found,
+        {"gets attention": gets[SHOWN]},
         answers,
         "the patches look: at its corners",
     )
 )
 
 # %% tags=["hide-input"]
-share = given[..., CORNERS - 1].sum(dim=-1).mean().item()
+share = given[10][..., CORNERS - 1].sum(dim=-1).mean().item()
 rest = maps[10].clone()
 rest[..., CORNERS] = 0
 rest = interpret.attention_distance([rest], (14, 14), 16).mean().item()
 only = torch.zeros(1, 1, 197, 197)
 only[..., CORNERS] = 1  # a head that looks at the corners alone
 away = interpret.attention_distance([only], (14, 14), 16).item()
-print(f"{share:.0%} to the corners, {away:.0f} pixels away on average")
+print(f"{share:.0%} to the corners, {away:.0f} pixels away")
 print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
-# The corners, in every photograph! On average, nothing is as far away as a corner. Take a
-# pencil: four fifths of 161 and one fifth of 113 are about 150, and that's where the dots
+# All four corners, in each of the five photographs! (We haven't drawn the cat. Above the
+# others is the model's answer. Astronauts aren't among its thousand classes, hence the
+# bobsled.) Four fifths of 161 and one fifth of 113 are about 150, and that's where the dots
 # of block 11 are. The riddle is solved.
 #
 # But it's a strange solution. What could be so interesting in the corners of a photograph?
-# These tokens are odd in another way, too. Look how *long* they are, as vectors:
+#
+# ## A single neuron
+#
+# The tokens of the corners are odd in another way, too. Look how *long* they are, as vectors:
 
 # %%
 tokens, lengths = model.embed(images), []
@@ -316,19 +184,18 @@ long = {
     "the four corners": [x[:, CORNERS].mean().item() for x in lengths],
     "the others (median)": [x[:, usual].median().item() for x in lengths],
 }
-shares = [x[:, :, 1:, CORNERS].sum(-1).mean().item() for x in maps]
+shares = [x[..., CORNERS - 1].sum(dim=-1).mean().item() for x in given]
 figures.show(*inside.growth(long, shares))
 
 # %% [markdown]
 # In block 8 they explode. From then on they're twenty to forty times as long as a typical
-# token, and soon they get more than half of what the patches attend to. Let's call them
-# *giants*: tokens more than four times as long as the median token. (In block 11 the
-# corners' share is 78% here and 79% above, because here the class token counts, too.)
+# token, and soon the patches give them more than half of their attention. Let's call them
+# *giants*: tokens more than four times as long as the median token.
 #
-# What happens in block 8? Not attention: after that no corner is longer than 30 yet, as a
-# hidden line checks. It's the MLP. For each token it first computes 768 hidden numbers, its
-# *neurons*. Then each neuron adds a vector of its own, a column of the second matrix, the
-# more of it the higher its number is. So how long is what each of them adds to a corner?
+# Who makes them? A block has two halves, attention and MLP. In block 8 the corners are still
+# short after the attention, so it's the MLP. For each token it first computes 768 hidden
+# numbers, its *neurons*. Then each neuron adds a vector of its own to the token: the higher its
+# number, the longer the vector. So how much does each neuron add to a corner?
 
 # %%
 x = model.embed(images)
@@ -340,25 +207,29 @@ neurons = block.mlp.act(block.mlp.fc1(block.norm2(x)))  # (5, 197, 768)
 added = neurons * block.mlp.fc2.weight.norm(dim=0)
 
 # %% tags=["hide-input"]
-assert x[:, CORNERS].norm(dim=-1).max() < 30
+print(f"a corner after the attention: {x[:, CORNERS].norm(dim=-1).mean():.0f}")
+print(f"and after the MLP: {lengths[7][:, CORNERS].mean():.0f}\n")
 at_corners = added[:, CORNERS].mean(dim=(0, 1))
 elsewhere = added[:, usual].abs().amax(dim=(0, 1))
-print("                in a corner   at most elsewhere")
+print("added by:       in a corner   at most elsewhere")
 for neuron in at_corners.topk(3).indices.tolist():
     told = f"{at_corners[neuron]:8.1f}{elsewhere[neuron]:16.1f}"
     print(f"neuron {neuron}    {told}")
 
-
 # %% [markdown]
-# A single neuron! Number 417 says "I'm a corner", loudly, and all other patches leave it
-# silent. That's something you can test: set its column in `fc2` to zero, and see what you
-# lose. We've done that, and we've also taken the four corner tokens away before the first
-# block, so that nobody can look at them. For comparison, we did the same to four patches
-# around the middle. Here's what each adds to the loss on the thousand photographs, 0.69 to
-# begin with. (The thin lines are two standard errors to each side.)
-
+# A single neuron! Number 417 says "I'm a corner", loudly, and is silent everywhere else.
+# Does the network need it? You can test that: set the neuron's column in the second matrix
+# to zero, and see what you lose. We've done it on a thousand photographs, one for each class
+# of ImageNet. In a second run, we took the four corner tokens away before the first block, so
+# that nobody could look at them; in a third, four patches around the middle. Here's what each
+# adds to the loss, which is 0.69 to begin with. (The thin lines are two standard errors to
+# each side.)
 
 # %% tags=["hide-input"]
+seen = results.read("inside-photographs")["metrics"]
+seen |= results.read("inside-rollout")["metrics"]
+
+
 def costs(**changes):
     """Draw what changes add to the loss; `_` is a line break."""
     rows = {}
@@ -373,12 +244,55 @@ costs(
     neuron_417__silent="corners/the giants' neuron silent",
 )
 
+
 # %% [markdown]
 # The middle is hardly missed. The corners cost 0.19, and the neuron alone even more: 0.28,
-# for one column of one matrix! (The next neuron in the list costs 0.002.) That's why the
-# corners stayed in the removal test: a map that begins with them would have won for the
-# wrong reason. And yet in most photographs there's nothing in a corner. So is it about the
-# photograph at all?
+# for one column of one matrix! Whatever the corners are for, the network needs them.
+#
+# ## How does it know that it's a corner?
+#
+# The MLP sees one token at a time, and attention can't tell left from right. So neuron 417
+# can know a corner by what's in the photograph there, or by its *position*: the vector that
+# each of the 196 patches gets from a table ([chapter 4](04_vit.ipynb)). That table was random
+# numbers at first. Has it noticed that a photograph has rows and columns?
+#
+# Two vectors are alike if they point the same way. Their *cosine* says how much: 1 for the
+# same direction, 0 at a right angle, −1 for opposite ones. That's the dot product, once
+# both have length 1:
+
+
+# %%
+def position_similarity(pos_embed):
+    """(1, 1 + n, d) -> (n, n): the cosine of every two positions."""
+    rows = F.normalize(pos_embed[0, 1:], dim=-1)  # without the class token
+    return rows @ rows.mT
+
+
+alike = position_similarity(model.pos_embed)
+alike = alike.view(14, 14, 14, 14)  # row, column, and another row, column
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
+print("checked: the same as vitedu.interpret.position_similarity")
+
+# %% [markdown]
+# On the left you see how much the position of one patch, A, is like those of all others. On
+# the right is such a map for every second patch, each in its patch's place.
+
+# %% tags=["hide-input"]
+table = {"one patch": alike[4:5, 6:7], "every second patch": alike}
+letters = {(4, 6): "A", (7, 8): "B", (12, 6): "C"}
+figures.show(*inside.crosses(table, step=2, columns=2, marked=letters))
+print(f"A and B, which is near:           {alike[4, 6, 7, 8]:5.2f}")
+print(f"A and C, far in the same column:  {alike[4, 6, 12, 6]:5.2f}")
+
+# %% [markdown]
+# C is far more like A than B is, though B is nearer. You see why: most maps have a bright
+# *cross*, the patch's row and its column. The network has made itself graph paper, and nobody
+# ever told it which patch is next to which. (It isn't a law. Two smaller networks of this book
+# [have no such crosses](#Four-ways-to-train-a-table).)
+#
+# So a token could know that it's in a corner. Does it go by that, or by the photograph?
 
 # %% [markdown] tags=["predict"]
 # Let's keep the corner tokens, but paint all four grey: each one shows the *mean patch*,
@@ -402,18 +316,51 @@ there = seen["corners/positions swapped"]["of_them_there"]
 print(f"swapped  {there:.1f} giants per photograph, in the middle")
 
 # %% [markdown]
-# About a quarter. But grey costs that much anywhere, even in the middle, perhaps because
-# the network has never seen such a patch. So the picture in a corner counts for little,
-# though not for nothing: only seven in ten of the grey corners become giants.
+# About a quarter. But grey costs as much in the middle, perhaps because the network has never
+# seen such a patch. So what's in a corner counts for little, though not for nothing: only
+# seven in ten of the grey corners become giants.
 #
-# For the last bar, the corners and four patches in the middle swapped their *positions*,
-# and now the giants are in the middle. It's mostly the position that makes them. (The swap
-# isn't free, perhaps because eight patches now claim to be somewhere else.)
+# And the last bar? There, the corners and four patches in the middle have swapped their
+# positions, and nothing else. Now the giants are in the middle! It's mostly the position that
+# makes them.
 #
-# So a corner token isn't about its patch any more. Is it a notepad, which the others write
-# on and read? Or just somewhere to look when there's nothing to look for? Either way, the
-# answers need these tokens. And corners are a good place for them: there's rarely anything
-# to lose there.
+# ## Nothing to give
+#
+# A giant isn't about its patch, then. But what do all the others want from it? Perhaps it's a
+# notepad, on which they write something about the photograph, to read it later. Then what it
+# hands over, its *value*, should depend on the photograph. Let's look at the values in block
+# 11:
+
+# %%
+x = model.embed(images)
+for block in model.blocks[:10]:
+    x = block(x)
+block = model.blocks[10]  # block 11
+q, k, v = block.attn.qkv(block.norm1(x)).chunk(3, dim=-1)
+
+# %% tags=["hide-input"]
+first, second = torch.triu_indices(5, 5, offset=1)  # pairs of photographs
+pairs = F.cosine_similarity(v[first], v[second], dim=-1)
+long_v = v.norm(dim=-1)
+print("the value of            a corner   another patch")
+print(
+    f"its length            {long_v[:, CORNERS].mean():10.1f}"
+    f"{long_v[:, usual].mean():16.1f}"
+)
+print(
+    f"cosine, two photos    {pairs[:, CORNERS].mean():10.2f}"
+    f"{pairs[:, usual].mean():16.2f}"
+)
+
+# %% [markdown]
+# The longest tokens have the least to say! A giant's value is a tenth as long as that of
+# another patch, and nearly the same in every photograph. That's not much of a notepad. If you
+# look at a giant, you take home next to nothing.
+#
+# And perhaps that's the point. A head's weights have to sum to 1, even where it finds nothing
+# worth looking at. So it needs somewhere to look that does no harm. Take the giants away, and
+# all that attention goes to patches that do have something to say. (In language models such
+# tokens are called *attention sinks*.)
 #
 # Tokens like these were found in large models in 2023, in background patches at no fixed
 # place ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
@@ -429,6 +376,7 @@ print(f"swapped  {there:.1f} giants per photograph, in the middle")
 # diagonal neighbour, one step inwards, and become patches like any other:
 
 # %%
+CORNERS = torch.tensor([1, 14, 183, 196])
 NEAR = torch.tensor([16, 27, 170, 181])  # one step inwards
 positions = model.pos_embed
 
@@ -457,19 +405,21 @@ figures.show(*inside.norms(panels))
 
 # %% [markdown]
 # No giant is left in the picture: all four are among the registers, which we've drawn below
-# it. And hardly any head looks farther than everywhere any more:
+# it. And hardly any head looks farther than everywhere any more. Here's that, and how much of
+# the patches' attention the registers get:
 
 # %% tags=["hide-input"]
 far_after = interpret.attention_distance(maps_after, (14, 14), 16)
 both = {"as it was": far, "corners moved out": far_after}
 figures.show(*inside.distances(both, UNIFORM))
-kept = maps_after[10][:, :, 5:, 1:5].sum(dim=-1).mean()
-print(f"block 11: {kept:.0%} of the patches' attention goes to the registers")
+kept = maps_after[10][:, :, 5:, 1:]  # from patches, without the class token
+kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
+print(f"in block 11, {kept:.0%} goes to the registers")
 
 # %% [markdown]
-# But don't celebrate yet. The heads do what they did before: they look at the registers. It's
-# just that registers, like the class token, aren't anywhere, so they don't count towards the
-# distance. The test that counts is the loss.
+# But don't celebrate yet. The heads do what they did before. It's just that registers, like
+# the class token, aren't anywhere, so they don't count towards the distance. The test that
+# counts is the loss.
 
 # %% [markdown] tags=["predict"]
 # Moving the corner patches inwards costs 0.18 by itself, as much as dropping them. Now we
@@ -488,12 +438,11 @@ costs(
 )
 
 # %% [markdown]
-# A thousand photographs can't tell the four copies from the real corners. (Even grey
-# registers, with nothing but the corners' positions, bring back most of what was lost.)
-#
-# On the site you can do all of it by hand, photograph by photograph:
+# A thousand photographs can't tell the four copies from the real corners! Even grey
+# registers, with nothing but the corners' positions, bring back most of what was lost. On the
+# site you can do all of it by hand, photograph by photograph:
 
-# %% tags=["hide-cell"]
+# %% tags=["remove-cell"]
 INNER = torch.tensor([61, 66, 131, 136])  # four in the middle
 whole, moved = model.embed(images), moved_out(images)
 grey = (whole - positions)[:, 1:].mean(dim=(0, 1)) + positions[:, CORNERS]
@@ -504,7 +453,7 @@ swapped[:, CORNERS] += apart
 swapped[:, INNER] -= apart
 
 
-# %% tags=["hide-cell"]
+# %% tags=["remove-cell"]
 def after_all(tokens):
     """How long tokens are, without the class token's; and the answers."""
     tokens = model.blocks(tokens)
@@ -526,7 +475,7 @@ found = {
     "moved inwards, copies as registers": after_all(moved),
 }
 
-# %% tags=["hide-input"]
+# %% tags=["remove-input"]
 named = "as it is", "corners dropped", "corners emptied", "positions swapped"
 named += "corners moved inwards", "moved inwards, four empty tokens"
 named += ("moved inwards, four copies",)
@@ -536,21 +485,53 @@ pictures = dict(zip(names, images / 2 + 0.5, strict=True))
 inside.Corners(pictures, found, rows, model.class_names)
 
 # %% [markdown]
-# And what do we get for it? Here's the map that won our test, the class token's attention
-# in the last block, before and after, for three of the photographs. (Each map has its own
-# scale.)
+# ## What did it look at?
+#
+# With the giants out of the way, we can ask what everybody wants to know: which patches made
+# the answer? There's more than one way to draw that. You could take the class token's
+# attention in the last block. But by then a token isn't its patch any more: it has been mixed
+# with others in eleven blocks. That's why the paper uses *rollout*, which [follows the
+# mixing](#Follow-the-mixing) from the first block to the last. And then there's the
+# *gradient*: how much does the answer change if you change a patch's pixels a little?
+#
+# Don't choose by looking. A map that shows the object is what you'd have drawn yourself, which
+# makes it easy to believe. But there's a test. If a map's bright patches made the answer, it
+# should fall apart without them. So take away the patches that the map calls most important,
+# first a tenth of all patches, then more: no token may look at them any more. How probable
+# does the model find its original answer now?
+
+# %% [markdown] tags=["predict"]
+# The three maps and a random order compete on the thousand photographs. (In all of them the
+# corners stay, since you know what they cost.) **Which order hurts the answer most?**
+#
+# * rollout
+# * the class token's attention in the last block, a mean over its heads
+# * the gradient, its size summed over each patch
+# * they're all about as good as a random order
+
+# %% tags=["hide-input"]
+ORDERS = ("last block's attention", "rollout", "gradient", "at random")
+curves = {name: seen[f"removal/{name}, corners kept"] for name in ORDERS}
+figures.show(*inside.removal(curves))
+
+# %% [markdown]
+# The simplest map wins. The lower a curve, the more its patches mattered, and the class
+# token's attention in the last block is lowest all the way. Following the mixing sounded
+# reasonable, but in this model, by this test, it didn't make the map any truer.
+#
+# So this is the map to draw. Here it is before and after the giants moved out, and as a light
+# that falls on the photograph:
 
 # %% tags=["hide-input"]
 before = maps[11][:, :, 0, 1:].mean(dim=1).view(-1, 14, 14)
 cleared = maps_after[11][:, :, 0, 5:].mean(dim=1).view(-1, 14, 14)
-shown = SHOWN[:3]
 figures.show(
     *inside.looked_at(
-        images[shown] / 2 + 0.5,
-        {"before": before[shown], "after": cleared[shown]},
-        answers[:3],
+        images[SHOWN] / 2 + 0.5,
+        {"before": before[SHOWN], "after": cleared[SHOWN]},
+        answers,
         "the class token looks: before, at the corners; after, at the object",
-        shared=False,
+        lit="it looked at",
     )
 )
 
@@ -562,33 +543,33 @@ same = [
     for one, other in pairs
 ]
 assert min(same) > 0.9
+assert given[10][..., CORNERS - 1].sum(dim=-1).mean(dim=(1, 2)).min() > 0.7
 print("checked: apart from the corners, both maps are nearly the same")
 
 # %% [markdown]
-# Before, the corners outshine everything. After, you see Hopper's cap, face and collar; the
-# coffee, the handle and the spoon; the collar of the astronaut's suit, but also her helmet
-# and the right edge. (You could have got nearly the same map by cutting the corners out of
-# the drawing. But then you'd never have asked what they're for.)
+# Before, the corners outshine everything. After, with the rest nearly as it was, you see what
+# made the answer: Hopper's cap, face and collar; the coffee and the spoon; the top of the
+# rocket. For the astronaut it's her collar, but also the helmet and the right edge.
 #
 # You've moved four giants out of the picture, in a network that was trained years ago, and
 # it hasn't noticed.
 #
 # ## What to take with you
 #
-# 1. What you find inside a network, crosses, distances, maps, is what *this* training on
-#    *these* data led to. It isn't a law.
+# 1. If a number looks impossible, like "farther than everywhere", chase it. It led us to four
+#    tokens and a single neuron that nobody had designed.
 # 2. A beautiful map proves nothing. Take away what it shows, and see whether the answer
 #    falls.
-# 3. If a number looks impossible, like "farther than everywhere", chase it. It led us to four
-#    tokens and a single neuron that nobody had designed.
+# 3. What you find inside a network is what *this* training on *these* data led to. Other
+#    networks have no graph paper, or their giants sit somewhere else.
 #
 # **Five questions** ([answers](#Solutions))
 #
 # 1. How can a head look farther, on average, than one that looks everywhere?
 # 2. The class token's column is gone. Why do you have to divide what's left by its sum?
-# 3. What does the removal test tell you about a map that looking at the map can't?
-# 4. How do we know that it's mostly the position, and not the picture, that makes a giant?
-# 5. After the move, hardly any head is above the line. Why does that prove nothing by itself?
+# 3. How do we know that it's mostly the position, and not the picture, that makes a giant?
+# 4. After the move, hardly any head is above the line. Why does that prove nothing by itself?
+# 5. What does the removal test tell you about a map that looking at the map can't?
 #
 # How much do positions matter in the first place, and what if you build them differently?
 # Which parts of the network could you leave out, and would anybody notice? **That's chapter
@@ -604,12 +585,12 @@ print("checked: apart from the corners, both maps are nearly the same")
 # **1.** ★ A picture has 2×2 patches of 16 pixels. How far does a head look that looks
 # everywhere equally? Why is it less than the distance to the neighbour?
 #
-# **2.** ★ In rollout, how much of a patch's token is still the patch itself after twelve
-# blocks, if attention never looks at the patch itself? And how much of the class token is
-# itself?
+# **2.** ★ In [rollout](#Follow-the-mixing), how much of a patch's token is still the patch
+# itself after twelve blocks, if attention never looks at the patch itself? And how much of the
+# class token is itself?
 #
-# **3.** ★★ Change rollout's two halves to 0 (for the token itself) and 1, and to 1 and 0. First say what you'll
-# see in the maps.
+# **3.** ★★ Change [rollout](#Follow-the-mixing)'s two halves to 0 (for the token itself) and
+# 1, and to 1 and 0. First say what you'll see in the maps.
 #
 # **4.** ★★ Take away the class token's row of positions, `positions[:, 0]`, and look at the
 # lengths again. Will there still be giants? (`tokens = model.embed(images)` and then
@@ -623,6 +604,40 @@ print("checked: apart from the corners, both maps are nearly the same")
 #
 # ## Second reading
 #
+# ### The forgotten line
+#
+# In `attention_distance`, the line with `weights.sum` is easy to forget, and nothing fails
+# without it. One of the authors later [posted
+# code](https://github.com/google-research/vision_transformer/issues/162) for the figure
+# that leaves it out, and so do the many copies of that code. What difference does that make
+# for the third head of the first block?
+
+# %% tags=["failure"]
+# the package can do it without the line, too
+forgot = interpret.attention_distance(maps, (14, 14), 16, prefix="drop")
+to_class = maps[0][:, 2, 1:, 0].mean()
+print(f"{to_class:.0%} of its attention goes to the class token")
+print(f"{far[0, 2]:.0f} pixels, without the line {forgot[0, 2]:.0f}")
+
+# %% [markdown]
+# Only a third of its attention is left for patches, so without the line the distance
+# shrinks to a third: less than half a patch. It does look near, at 24 pixels. But with 7
+# you'd celebrate it as a convolution that the network has found by itself.
+#
+# The paper measures on 128 photographs. Here are the distances on 128 of ours, from the
+# sample of ImageNet that this book measures on: scaled to a sum of 1, not scaled, and scaled
+# but without what goes to the corners.
+
+# %% tags=["hide-input"]
+ways = {"renormalise": "scaled", "drop": "not scaled"}
+ways |= {"without corners": "no corners"}
+ways = {
+    words: torch.tensor(seen[f"looks/{name}"]["by_layer"])
+    for name, words in ways.items()
+}
+figures.show(*inside.distances(ways, UNIFORM))
+
+# %% [markdown]
 # ### What does the first layer look for?
 #
 # The paper's Figure 7 begins with the very first thing that happens to a patch:
@@ -711,8 +726,8 @@ grown = results.read("inside-locality")["metrics"]
 print("                    digits right (%)     distance (pixels)")
 print("                  learned      new   block 1      2      3")
 for name, row in sorted(grown.items(), key=lambda each: each[1]["value"]):
-    far = torch.tensor(row["distance_per_seed"]).mean(dim=2)  # (seeds, 3)
-    blocks = "   ".join(f"{x:.1f}" for x in far.mean(dim=0).tolist())
+    found = torch.tensor(row["distance_per_seed"]).mean(dim=2)  # (seeds, 3)
+    blocks = "   ".join(f"{x:.1f}" for x in found.mean(dim=0).tolist())
     learned = sum(row["train_per_seed"]) / len(row["train_per_seed"])
     print(f"{name:15} {learned:9.1f} {row['value']:8.1f}      {blocks}")
 first = {
@@ -736,12 +751,13 @@ for name, by_seed in first.items():
 
 # %% tags=["hide-input"]
 for name, row in results.read("inside-locality-shapes")["metrics"].items():
-    far = torch.tensor(row["distance_per_seed"])[:, 0].mean(dim=1)
+    found = torch.tensor(row["distance_per_seed"])[:, 0].mean(dim=1)
     nearest = torch.tensor(row["distance_per_seed"]).min()
     learned = sum(row["train_per_seed"]) / len(row["train_per_seed"])
     print(f"{name:12} shapes: learned {learned:5.1f}%  new {row['value']:.1f}%")
-    print(f"{'':7}block 1: {far.mean():.1f} ± {far.std():.1f}", end=", ")
+    print(f"{'':7}block 1: {found.mean():.1f} ± {found.std():.1f}", end=", ")
     print(f"the nearest head: {nearest:.1f} pixels")
+
 
 # %% [markdown]
 # It's the same picture: ten times as many shapes bring the first block a pixel nearer, and
@@ -750,22 +766,41 @@ for name, row in results.read("inside-locality-shapes")["metrics"].items():
 # heads, by networks as small as these. In ViT-Ti/16, which has learned from fourteen
 # million photographs, you've seen heads that look at the next patch.
 #
-# ### A hundred and twenty-eight photographs
+# ### Follow the mixing
 #
-# The paper measures distances on 128 photographs. These are ours, from the sample of
-# ImageNet that this book measures on: scaled to a sum of 1 (*with the line*), not scaled
-# (*no line*), and scaled but without what goes to the corners (*no corners*).
+# For rollout ([Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)), write down for
+# each token what it's made of. At first each is made of its own patch alone. Then every block mixes once: attention says how much comes from where, and the
+# residual stream keeps what was there. How much of each? We don't know, so rollout simply
+# says half and half:
+
+
+# %%
+def rollout(maps):
+    """Maps (b, heads, t, t), one per block -> what tokens are made of."""
+    own = torch.eye(maps[0].shape[-1])
+    made_of = own
+    for weights in maps:
+        mixed = 0.5 * own + 0.5 * weights.mean(dim=1)  # mean over the heads
+        made_of = mixed @ made_of
+    return made_of
+
+
+of_the_answer = rollout(maps)[:, 0, 1:].view(-1, 14, 14)  # the class token's
+
+# %% tags=["nbval-check-output", "hide-cell"]
+same = interpret.attention_map(model, images)
+assert torch.allclose(of_the_answer, same, atol=1e-6)
+print("checked: the same as vitedu.interpret.attention_map")
 
 # %% tags=["hide-input"]
-ways = {"renormalise": "with the line", "drop": "no line"}
-ways |= {"without corners": "no corners"}
-ways = {
-    words: torch.tensor(seen[f"looks/{name}"]["by_layer"])
-    for name, words in ways.items()
-}
-figures.show(*inside.distances(ways, UNIFORM))
+mixed = {"rollout": of_the_answer[SHOWN]}
+figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, mixed, answers))
 
 # %% [markdown]
+# You can make out the face and the rocket, and the corners, of course. The paper's Figure 6
+# looks like this, and Figure 14 has many more, only clearer: its model is fifty times as
+# large.
+#
 # ### The whole table of the corners
 #
 # The loss is the mean cross-entropy of a thousand photographs, one per class of ImageNet.
@@ -812,7 +847,7 @@ for name, row in seen.items():
 # * The paper looks into ViT-L/32 and ViT-L/16, with 16 heads in 24 blocks. Ours has 3
 #   heads in 12.
 # * The paper doesn't say whether its distances were scaled to a sum of 1. The code that was
-#   posted later doesn't.
+#   posted later doesn't. And Figure 7 has no line for a head that looks everywhere.
 # * Figure 11 sets a ViT-L/16 beside a hybrid, R50+L/16. The paper's text adds that very local
 #   heads are rarer in hybrids, perhaps because their ResNet does that work already. Ours are
 #   small ones, on digits, in the second reading.
@@ -836,11 +871,11 @@ for name, row in seen.items():
 #    on average, and everywhere is only 116.
 # 2. A mean needs weights that sum to 1. Without that, a head seems to look near if it gives
 #    most of its attention to the class token.
-# 3. Whether the answer depends on what's bright, more than on any other patches.
-# 4. Swap the positions, and the giants go where the positions go. Paint the corners grey, and
+# 3. Swap the positions, and the giants go where the positions go. Paint the corners grey, and
 #    most of the giants are still there.
-# 5. Registers aren't anywhere, so they don't count towards the distance. That the network
+# 4. Registers aren't anywhere, so they don't count towards the distance. That the network
 #    works as before, only the loss can tell.
+# 5. Whether the answer depends on what's bright, more than on any other patches.
 #
 # </details>
 #

@@ -9,20 +9,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from vitedu.model import ViT, ViTConfig, record_attention
+from tests.tiny import tiny
+from vitedu.model import ViT, record_attention
 from vitedu.model.axial import Axial, AxialBlock, AxisAttention
 
 GRID = (3, 5)
-CONFIG = ViTConfig(
-    image_size=(12, 20),
-    patch_size=4,
-    num_classes=5,
-    embed_dim=32,
-    depth=2,
-    num_heads=4,
-    mlp_dim=96,
-    block=Axial(),
-)
+CONFIG = tiny(image_size=(12, 20), mlp_dim=96, block=Axial())
 # float64, at most 96 terms per sum in another order: measured below 1e-13
 EXACT = {"rtol": 0, "atol": 1e-11}
 

@@ -9,23 +9,20 @@ from hypothesis import strategies as st
 from torch import nn
 
 import tests.tiny
-from tests.tiny import random_images, random_tensors
+from tests.tiny import random_images, random_tensors, tiny
 from vitedu import vit, vit_config
 from vitedu.budget import macs, parameters
 from vitedu.compat import import_timm
-from vitedu.model import ViT, ViTConfig, initialise
+from vitedu.model import ViT, initialise
 from vitedu.model.config import HYBRIDS
 from vitedu.model.hybrid import Hybrid
 
 SLOW = pytest.mark.slow
-TINY = ViTConfig(
+TINY = tiny(
     image_size=(40, 64),
     patch_size=1,
-    num_classes=5,
-    embed_dim=32,
     depth=1,
     num_heads=2,
-    mlp_dim=48,
     stem=Hybrid((1, 1), width=0.5),
 )
 

@@ -3,7 +3,7 @@
 import pytest
 from torch.testing import assert_close
 
-from tests.tiny import random_images, random_model
+from tests.tiny import TIMM_TINY, random_images, random_model
 from vitedu.compat import import_timm
 
 
@@ -14,13 +14,8 @@ def ours_and_theirs(**fields):
 
     ours = random_model(depth=4, **fields)
     theirs = VisionTransformer(
-        img_size=(8, 12),
-        patch_size=4,
-        num_classes=5,
-        embed_dim=32,
+        **TIMM_TINY,
         depth=4,
-        num_heads=4,
-        mlp_ratio=1.5,
         class_token=ours.config.class_token,
         global_pool="token" if ours.config.class_token else "avg",
         fc_norm=False,

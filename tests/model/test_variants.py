@@ -15,7 +15,13 @@ from huggingface_hub import PyTorchModelHubMixin
 from torch import nn
 from torch.testing import assert_close
 
-from tests.tiny import random_images, random_model, random_tensors, tiny
+from tests.tiny import (
+    TIMM_TINY,
+    random_images,
+    random_model,
+    random_tensors,
+    tiny,
+)
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
 from vitedu.model import (
@@ -511,13 +517,8 @@ def test_rope_equals_timm(registers):
     config = VITS["registers, RoPE" if registers else "RoPE"]
     theirs = create(
         "vit_small_patch16_rope_224",
-        img_size=(8, 12),
-        patch_size=4,
-        embed_dim=32,
+        **TIMM_TINY,
         depth=2,
-        num_heads=4,
-        mlp_ratio=1.5,
-        num_classes=5,
         init_values=1.0,  # a scale behind each branch, which is 1 here
         num_reg_tokens=registers,
     )

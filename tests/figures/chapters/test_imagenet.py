@@ -23,11 +23,20 @@ def test_a_run_says_where_to_look_and_how_its_epochs_end():
     assert "after 10 steps, it's 7.00; after the second 5.00, and at" in alt
 
 
-def test_mistakes_are_split_by_the_second_look():
-    figure, alt = imagenet.second_look({"right": 3, "none": 2, "wrong": 5}, 40)
+def test_both_kinds_of_answers_are_split_by_the_second_look():
+    account = {"right": [24, 3], "wrong": [3, 5], "no class fits": [3, 2]}
+    figure, alt = imagenet.second_look(account)
     widths = [bar.get_width() for bar in figure.axes[0].patches]
-    assert widths == pytest.approx([0.75, 0.25, 0.3, 0.2, 0.5])
+    assert widths == pytest.approx([0.8, 0.1, 0.1, 0.75, 0.25, 0.3, 0.2, 0.5])
     assert "30 are right by the one label and 10 wrong" in alt
+    assert "Of the wrong ones, 3 are right after all, 5 still wrong" in alt
+
+
+def test_two_accuracies_stand_on_one_line():
+    figure, alt = imagenet.both_looks({"one": (0.8, 0.9)})
+    places = [dots.get_offsets()[0, 0] for dots in figure.axes[0].collections]
+    assert places == pytest.approx([80, 90])
+    assert alt == "one: 80.0% by one label, 90.0% by ReaL."
 
 
 def test_bytes_of_a_block_are_laid_end_to_end():

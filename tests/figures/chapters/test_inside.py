@@ -32,10 +32,10 @@ def test_a_table_of_positions_has_a_map_for_each():
     assert "a: 2 by 2; two lines: 2 by 2" in " ".join(alt.split())
     figure, alt = inside.crosses({"": table}, step=2)
     assert figure.axes[0].images[0].get_array().shape == (2, 2)
-    figure, alt = inside.crosses({"": table}, framed=(1, 0))
-    (framed,) = figure.axes[0].patches  # a gap wide all round
-    assert framed.get_bbox().extents.tolist() == [-0.75, 2.25, 1.75, 4.75]
-    assert "framed row 1, column 0" in alt
+    figure, alt = inside.crosses({"a": table, "b": table}, marked={(1, 0): "A"})
+    (marked,) = figure.axes[0].texts
+    assert (marked.get_text(), *marked.get_position()) == ("A", 0, 1)
+    assert not figure.axes[1].texts and "A in row 1, column 0" in alt
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,18 @@ def test_maps_of_a_photograph_share_a_scale(titles, shape):
     )
     shown = figure.axes[1 : 1 + len(titles)]
     assert len({axes.images[0].get_clim() for axes in shown}) == 1
-    figure, _ = inside.looked_at(images, maps, ["cat", "cup"], shared=False)
-    shown = figure.axes[1 : 1 + len(titles)]
-    clims = {axes.images[0].get_clim() for axes in shown}
-    assert len(clims) == len(titles)
     assert alt.endswith("cat, cup.")
+
+
+def test_a_map_falls_on_its_photograph_as_a_light():
+    images, light = torch.ones(1, 3, 8, 8), torch.tensor([[[1.0, 0], [4, 0]]])
+    maps = {"before": torch.rand(1, 2, 2), "after": light}
+    figure, alt = inside.looked_at(images, maps, ["cup"], lit="it looked at")
+    _, before, after, lit = figure.axes
+    assert before.images[0].get_clim() != after.images[0].get_clim()
+    shown = lit.images[0].get_array()
+    assert shown[7, 0].min() == 1 and 0 < shown[:, 7].max() < 0.1
+    assert lit.get_title() == "it looked at" and "as a light" in alt
 
 
 def test_curves_of_removal_are_in_percent_with_two_errors():

@@ -22,11 +22,7 @@ DRAWINGS = {
         'F.cross_entropy(…, reduction="sum")',
         "four boxes",
     ),
-    "transfer.step": (
-        (4, 4),
-        "v.mul_(0.9).add_(g)",
-        "longer than 1 to length 1",
-    ),
+    "transfer.step": ((4, 4), "v.mul_(0.9).add_(g)", "than 1 to length 1"),
     "few_shot.recipe": (
         (4, 4),
         "weights = solve(square, x.mT @ targets)",

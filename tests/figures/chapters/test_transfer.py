@@ -24,7 +24,7 @@ def test_clipping_shortens_what_is_longer_than_the_circle():
     figure, alt = transfer.clipping([0.6, 3])
     axes = figure.axes[0]
     written = [each.strip() for each in words(axes) if each.strip()]
-    assert sorted(written) == ["0.6 stays", "3 becomes 1"]
+    assert sorted(written) == ["0.6 stays", "3 becomes 1", "length 1"]
     ends = [x.xy for x in axes.texts if hasattr(x, "arrow_patch")]
     lengths = sorted((x**2 + y**2) ** 0.5 for x, y in ends)
     assert lengths == pytest.approx([0.6, 1, 3])
@@ -55,6 +55,22 @@ def test_crops_draws_every_box_on_the_photograph_and_frames_its_cut():
     assert colors[0] != colors[1]
     assert first.patches[1].get_edgecolor() == whole.patches[1].get_edgecolor()
     assert alt.startswith("A cat: each with 2 boxes, of 25% to 38% of the area")
+
+
+def test_ways_are_compared_by_a_dot_a_seed_and_the_mean():
+    figure, alt = transfer.compared({"yours": [70, 72], "AdamW": [66]})
+    axes = figure.axes[0]
+    dots = [each.get_offsets().tolist() for each in axes.collections]
+    assert dots == [[[70, 0], [72, 0]], [[66, 1]]]
+    assert words(axes) == ["71.0", "66.0"]
+    assert alt.endswith("percent right: yours 71.0, AdamW 66.0.")
+
+
+def test_changed_answers_are_mended_spoiled_or_wrong_twice():
+    before, after = torch.eye(3)[[0, 1, 2, 2]], torch.eye(3)[[1, 1, 1, 2]]
+    after[2] *= 9  # the surest comes first
+    found = transfer.changed(before, after, torch.tensor([1, 2, 0, 2]))
+    assert found == {"mended": [0], "spoiled": [], "wrong both times": [2, 1]}
 
 
 def test_answers_are_green_where_they_are_right():

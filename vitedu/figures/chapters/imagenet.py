@@ -108,12 +108,14 @@ def epochs(
     figure, axes = chart(WIDTH, 3.3)
     axes.axhline(start, color=STREAM, linewidth=1, linestyle="--")
     each = range(1, len(losses) + 1)
-    axes.scatter(each, losses, s=5, color=PALE)
+    axes.scatter(each, losses, s=5, color=PALE, label="a step")
     width = steps // 5
     pieces = [losses[i : i + width] for i in range(0, len(losses), width)]
     means = [sum(piece) / len(piece) for piece in pieces]
     middles = [width * i + (width + 1) / 2 for i in range(len(pieces))]
-    axes.plot(middles, means, color=DARK, linewidth=1.8)
+    words = f"mean of {width} steps"
+    axes.plot(middles, means, color=DARK, linewidth=1.8, label=words)
+    axes.legend(loc="center right", fontsize=11, frameon=False)
     axes.axvspan(1, steps, color=CLASS, alpha=0.12, linewidth=0)
     once = "first epoch: each photograph is new"
     note(axes, once, (steps, start), (4, 6), color=CLASS)
@@ -134,53 +136,95 @@ def epochs(
     )
 
 
-def second_look(parts: Mapping[str, int], total: int) -> "tuple[Figure, str]":
-    """Answers right and wrong by one label; below, what the wrong ones are.
+def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
+    """Answers by one label, and what a second look makes of them.
 
-    `parts` names and counts the wrong ones: right after all, not to be judged,
-    still wrong.
+    `account` has two numbers for each verdict of the second look (right, wrong,
+    no class fits): of the answers that agree with the label, and of the others.
+    The middle bar is the one label's; each of its parts is a bar of its own.
     """
-    figure, axes = chart(WIDTH, 3.0)
-    wrong = sum(parts.values())
-    left = 0.0
+    figure, axes = chart(WIDTH, 4.2)
+    right, wrong, unfit = account.values()
+    agreed, other = map(sum, zip(right, wrong, unfit, strict=True))
+    part = agreed / (agreed + other)
+    verdicts = ATTENTION, STREAM, CLASS
+    bars = (
+        (-1.5, (right[0], unfit[0], wrong[0]), verdicts),
+        (0, (agreed, other), (ATTENTION, CLASS)),
+        (1.5, (right[1], unfit[1], wrong[1]), verdicts),
+    )
     white = {"ha": "center", "va": "center", "weight": "bold"}
-    for count, color in ((total - wrong, ATTENTION), (wrong, CLASS)):
-        share = count / total
-        axes.barh(0, share, 0.55, left=left, color=color)
-        words = f"{count:,}"
-        label(axes, (left + share / 2, 0), words, "white", 12, **white)
-        left += share
-    for x, end in ((1 - wrong / total, 0.0), (1.0, 1.0)):
-        axes.plot([x, end], [0.28, 1.22], color=CLASS, linewidth=1)
-    left = 0.0
-    for (words, count), color in zip(
-        parts.items(), (ATTENTION, STREAM, CLASS), strict=True
+    for y, counts, colors in bars:
+        left = 0.0
+        for count, color in zip(counts, colors, strict=True):
+            share = count / sum(counts)
+            axes.barh(y, share, 0.55, left=left, color=color)
+            if share > 0.05:
+                middle = left + share / 2, y
+                label(axes, middle, f"{count:,}", "white", 12, **white)
+            left += share
+    for ends, y, color in (((0, part), -1, ATTENTION), ((part, 1), 1, CLASS)):
+        for x, end in zip(ends, (0, 1), strict=True):
+            line = {"color": color, "linewidth": 1}
+            axes.plot([x, end], [0.28 * y, 1.22 * y], **line)
+    above, below = {"va": "bottom"}, {"va": "top"}
+    first = right[1] / other
+    second = unfit[1] / other
+    few = f"no class fits: {unfit[0]}, wrong now: {wrong[0]}"
+    for x, y, words, ha, va in (
+        (0, -1.85, "still right", "left", above),
+        (1, -1.85, few, "right", above),
+        (0, 0.36, "right by the label", "left", below),
+        (1, -0.36, "wrong", "right", above),
+        (first / 2, 1.85, "right\nafter all", "center", below),
+        (first + second / 2, 1.85, "no class\nfits", "center", below),
+        ((1 + first + second) / 2, 1.85, "still wrong", "center", below),
     ):
-        share = count / wrong
-        axes.barh(1.5, share, 0.55, left=left, color=color)
-        label(axes, (left + share / 2, 1.5), f"{count}", "white", 12, **white)
-        below = {"ha": "center", "va": "top"}
-        label(axes, (left + share / 2, 1.85), words, DARK, 11, **below)
-        left += share
-    named = {"ha": "left", "va": "bottom"}
-    label(axes, (0, -0.33), "by the label: right", DARK, 11, **named)
-    label(axes, (1, -0.33), "wrong", DARK, 11, **(named | {"ha": "right"}))
+        label(axes, (x, y), words, DARK, 11, ha=ha, **va)
     axes.set_xlim(0, 1)
-    axes.set_ylim(2.5, -0.75)
+    axes.set_ylim(2.6, -2.3)
     axes.set_axis_off()
-    listed = ", ".join(
-        f"{count} {words.replace(chr(10), ' ')}"
-        for words, count in parts.items()
-    )
     return figure, (
-        f"Of {total:,} answers {total - wrong:,} are right by the one label "
-        f"and {wrong} wrong. Of the wrong ones: {listed}."
+        f"Of {agreed + other:,} answers {agreed:,} are right by the one label "
+        f"and {other} wrong. Of the right ones, {right[0]:,} are right at the "
+        f"second look and {wrong[0]} wrong, and for {unfit[0]} no class fits. "
+        f"Of the wrong ones, {right[1]} are right after all, {wrong[1]} still "
+        f"wrong, and for {unfit[1]} no class fits."
     )
+
+
+def both_looks(
+    accuracies: Mapping[str, Sequence[float]],
+) -> "tuple[Figure, str]":
+    """For each network, its accuracy by one label and its accuracy by ReaL."""
+    figure, axes = chart(WIDTH, 2.0)
+    listed = []
+    for row, (name, shares) in enumerate(accuracies.items()):
+        one, real = (100 * share for share in shares)
+        look = {"arrowstyle": "-|>", "color": DARK, "linewidth": 1.8}
+        look |= {"shrinkA": 0, "shrinkB": 5}
+        axes.annotate("", (real, row), (one, row), arrowprops=look)
+        for x, color, offset, ha in (
+            (one, PALE, -8, "right"),
+            (real, ATTENTION, 8, "left"),
+        ):
+            axes.scatter(x, row, s=70, color=color, zorder=3)
+            look = {"ha": ha, "va": "center", "color": DARK}
+            note(axes, f"{x:.1f}%", (x, row), (offset, 0), **look)
+        note(axes, name, (one, row), (0, 10), color=DARK)
+        listed.append(f"{name}: {one:.1f}% by one label, {real:.1f}% by ReaL")
+    axes.set_ylim(len(listed) - 0.6, -0.7)
+    axes.set_xlim(79, 93)
+    axes.set_yticks([])
+    axes.set_xlabel("right (%): by one label, then by ReaL", fontsize=12)
+    axes.tick_params("x", labelsize=11)
+    bare(axes, "top", "right", "left")
+    return figure, f"{'; '.join(listed)}."
 
 
 def kept() -> "tuple[Figure, str]":
     """Bytes that a block keeps for each number of a token's width."""
-    figure, axes = chart(WIDTH, 2.5)
+    figure, axes = chart(WIDTH, 2.8)
     listed, left = [], 0
     for row, (words, numbers, each, color) in enumerate(KEPT):
         total = numbers * each
@@ -201,6 +245,7 @@ def kept() -> "tuple[Figure, str]":
     axes.set_ylim(len(KEPT) - 0.5, -0.5)
     axes.set_xlim(0, left)
     axes.set_xticks([0, *range(4, left + 1, 4)])
+    axes.set_title(f"how many are kept {TIMES} bytes each", fontsize=12)
     axes.set_xlabel("bytes for each number, added up", fontsize=12)
     axes.tick_params("x", labelsize=11)
     bare(axes)

@@ -22,7 +22,6 @@ from vitedu.figures.palette import (
 )
 from vitedu.figures.photos import draw_picture
 from vitedu.figures.report.examples import jpeg
-from vitedu.figures.schematic import rectangle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,14 +87,17 @@ def crosses(
     maps: Mapping[str, Tensor],
     step: int = 1,
     columns: int = 3,
-    framed: tuple[int, int] | None = None,
+    marked: Mapping[tuple[int, int], str] | None = None,
 ) -> "tuple[Figure, str]":
     """How alike positions are, (gh, gw, gh, gw): a map for each patch.
 
     All maps of a table in a grid, those of every `step`-th row and column; the
-    tables are side by side under their titles, on one scale from -1 to 1. The
-    map of the patch `framed` (row, column) has a frame, if it's among them.
+    tables are side by side under their titles, on one scale from -1 to 1. In
+    the first map of the first table, patches `marked` (row, column) have their
+    letters.
     """
+    from matplotlib.patheffects import withStroke
+
     columns = min(columns, len(maps))
     rows = -(-len(maps) // columns)
     height = rows * (WIDTH / columns + 0.5 + over(maps)) + 0.6
@@ -111,13 +113,13 @@ def crosses(
         axes.axis("off")
         words = " ".join(title.split())
         told.append(f"{words}: {len(chosen)} by {chosen.shape[1]}")
-        if framed is not None:
-            high, wide = similarity.shape[2:]
-            top = framed[0] // step * (high + 1) - 0.75
-            left = framed[1] // step * (wide + 1) - 0.75
-            look = {"fill": False, "ec": CLASS, "lw": 2.5}
-            rectangle(axes, (left, top), (wide + 0.5, high + 0.5), **look)
-            told[-1] += f", framed row {framed[0]}, column {framed[1]}"
+    for (row, column), letter in (marked or {}).items():
+        at = {"ha": "center", "va": "center", "weight": "bold"}
+        outline = [withStroke(linewidth=3, foreground="white")]
+        panels.flat[0].text(
+            column, row, letter, color=DARK, path_effects=outline, **at
+        )
+        told[0] += f", {letter} in row {row}, column {column}"
     label = "cosine of two positions"
     figure.colorbar(
         shown, ax=panels, location="bottom", aspect=40, shrink=0.8, label=label
@@ -151,14 +153,15 @@ def looked_at(
     maps: Mapping[str, Sequence[Tensor]],
     answers: Sequence[str],
     bright: str = "its answer came from",
-    shared: bool = True,
+    lit: str = "",
 ) -> "tuple[Figure, str]":
     """Photographs (3, h, w), and beside each a map, bright where `bright` says.
 
     `maps` are (gh, gw) by title. Those of a photograph share one scale, from
-    the lowest share to the highest, or have one each.
+    the lowest share to the highest. With `lit`, each has its own, and under
+    that title the last map falls on the photograph as a light.
     """
-    wide = 1 + len(maps)
+    wide = 1 + len(maps) + bool(lit)
     in_row = 2 if wide == 2 else 1
     rows, columns = -(-len(images) // in_row), wide * in_row
     height = rows * (WIDTH / columns + 0.3)
@@ -172,23 +175,35 @@ def looked_at(
         first.set_title(answer, fontsize=11, loc="left")
         own = [each[number] for each in maps.values()]
         ends = (
-            {
+            {}
+            if lit
+            else {
                 "vmin": min(each.min() for each in own),
                 "vmax": max(each.max() for each in own),
             }
-            if shared
-            else {}
         )
-        for axes, title, each in zip(others, maps, own, strict=True):
+        for axes, title, each in zip(others, maps, own, strict=False):
             axes.imshow(
                 each.numpy(), cmap=MAP, interpolation="bilinear", **ends
             )
             axes.set_title(title, fontsize=11)
+        if lit:
+            draw_picture(others[-1], _lit(image, own[-1]))
+            others[-1].set_title(lit, fontsize=11)
     alt = (
-        f"Photographs, and beside each a map, bright where {bright}. Their "
-        f"answers: {', '.join(answers)}."
+        f"Photographs, and beside each a map, bright where {bright}. "
+        + ("The last one, as a light, shows what it falls on. " if lit else "")
+        + f"Their answers: {', '.join(answers)}."
     )
     return figure, alt
+
+
+def _lit(image: Tensor, light: Tensor) -> Tensor:
+    """A photograph (3, h, w) in the light of a map (gh, gw)."""
+    light = F.interpolate(
+        light[None, None], image.shape[1:], mode="bilinear", align_corners=False
+    )[0]
+    return image * (light / light.quantile(0.97)).clamp(0.01, 1) ** 0.7
 
 
 def removal(

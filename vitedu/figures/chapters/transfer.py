@@ -1,4 +1,4 @@
-"""Chapter 11: the fine-tuning step, its parts, runs, crops, bars."""
+"""Chapter 11: the fine-tuning step, its parts, runs, crops, answers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ VELOCITY = "#7a5c3e"  # brown
 LIMIT = 10  # of the velocity: 1 / (1 - 0.9)
 FRAMES = ("#ff4d4d", "#4da3ff", "#ffd23f")  # on any photograph, over black
 STEP = (
-    (r"the gradient  $g = \partial\ell/\partial w$", STREAM, "loss.backward()"),
+    ("the gradient  $g$  of the loss", STREAM, "loss.backward()"),
     (
         rf"clip  $g \leftarrow g$ {TIMES} $\min(1,\ 1/\Vert g\Vert)$",
         CLIP,
@@ -74,9 +74,9 @@ def momentum(
     listed = []
     for axes, (name, values) in zip(panels, gradients.items(), strict=True):
         steps, found = range(1, len(values) + 1), velocities[name]
-        axes.bar(steps, values, 0.55, color=PALE, label="gradient $g$")
+        axes.bar(steps, values, 0.55, color=PALE)
         look = {"color": VELOCITY, "linewidth": 2.5, "markersize": 5}
-        axes.plot(steps, found, "o-", label="velocity $v$", **look)
+        axes.plot(steps, found, "o-", **look)
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.axhline(LIMIT, color=VELOCITY, linewidth=1, linestyle="--")
         axes.set_title(name, fontsize=12)
@@ -85,11 +85,15 @@ def momentum(
         bare(axes)
         largest = max(map(abs, found))
         listed.append(f"{name}, a velocity of {largest:.1f} at most")
-    look = {"ha": "left", "va": "top"}
-    label(panels[0], (0.5, LIMIT - 0.3), f"limit {LIMIT}", VELOCITY, 11, **look)
-    panels[-1].legend(frameon=False, fontsize=11, loc="center right")
-    panels[-1].set_xlabel("step", fontsize=12)
     number = len(next(iter(gradients.values())))
+    look = {"ha": "left", "va": "top"}
+    for place, words, color in (
+        ((0.5, LIMIT - 0.3), f"limit {LIMIT}", VELOCITY),
+        ((0.67 * number, 4.6), "velocity $v$", VELOCITY),
+        ((0.67 * number, 2.6), "gradient $g$", STREAM),
+    ):
+        label(panels[0], place, words, color, 11, **look)
+    panels[-1].set_xlabel("step", fontsize=12)
     return figure, (
         f"Gradients of size 1 and the velocity they add up to in {number} "
         f"steps: {'; '.join(listed)}. A dashed line marks the limit, {LIMIT}."
@@ -117,9 +121,10 @@ def clipping(lengths: Sequence[float]) -> "tuple[Figure, str]":
     circle = [math.radians(degree) for degree in range(361)]
     points = [(math.cos(x), math.sin(x)) for x in circle]
     line(axes, points, STREAM, 1, dashed=True)
+    label(axes, (0, -1.08), "length 1", STREAM, 11, va="top")
     most = max(lengths)
     top = max(most * math.sin(turns[0]), 1) + 0.35
-    axes.set(xlim=(-1.15, most + 1), ylim=(-1.15, top), aspect="equal")
+    axes.set(xlim=(-1.15, most + 1), ylim=(-1.4, top), aspect="equal")
     axes.axis("off")
     words = ", ".join(
         f"{x:g} " + ("becomes 1" if x > 1 else "stays") for x in lengths
@@ -142,7 +147,7 @@ def run(
     upper.set_ylim(0, 1.1 * max(losses))
     lower.plot(steps, lengths, "o-", color=CLIP, linewidth=1, markersize=4)
     lower.axhline(1, color=STREAM, linewidth=1, linestyle="--")
-    note(lower, "the leash", (len(lengths), 1), (0, 4), ha="right")
+    note(lower, "the leash", (1, 1), (0, -14))
     lower.set_yscale("log")
     lower.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
     lower.minorticks_off()
@@ -211,10 +216,51 @@ def crops(
     )
 
 
-def worst(logits: Tensor, labels: Tensor, count: int) -> list[int]:
-    """The photographs whose right class has the smallest shares."""
-    shares = logits.softmax(dim=1)[range(len(labels)), labels]
-    return shares.argsort()[:count].tolist()
+def compared(ways: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
+    """A row per way, with a dot per seed (in percent) and their mean.
+
+    The first way has the colour of the step.
+    """
+    figure, axes = chart(WIDTH, 0.5 * len(ways) + 0.7)
+    listed = []
+    for row, (name, values) in enumerate(ways.items()):
+        color = STREAM if row else VELOCITY
+        look = {"color": color, "alpha": 0.7, "linewidths": 0}
+        axes.scatter(values, [row] * len(values), 80, **look)
+        mean = sum(values) / len(values)
+        place = max(values) + 0.6, row
+        look = {"ha": "left", "va": "center", "weight": "bold"}
+        label(axes, place, f"{mean:.1f}", color, 11, **look)
+        axes.axhline(row, color="0.85", linewidth=0.8, zorder=0)
+        listed.append(f"{name} {mean:.1f}")
+    axes.set_yticks(range(len(ways)), list(ways), fontsize=11)
+    axes.set_ylim(len(ways) - 0.5, -0.5)
+    most = max(map(max, ways.values()))
+    axes.set_xlim(min(map(min, ways.values())) - 1, most + 3)
+    axes.set_xlabel("% right of 431 test photographs", fontsize=11)
+    axes.tick_params(axis="x", labelsize=11)
+    axes.tick_params(axis="y", length=0)
+    bare(axes, "top", "right", "left")
+    return figure, (
+        "A row of dots for each way to train, one per seed; the means, in "
+        f"percent right: {', '.join(listed)}."
+    )
+
+
+def changed(
+    before: Tensor, after: Tensor, labels: Tensor
+) -> dict[str, list[int]]:
+    """Rows by what became of their answers, the surest new answer first."""
+    was, now = (logits.argmax(dim=1) == labels for logits in (before, after))
+    surest = after.softmax(dim=1).amax(dim=1).argsort(descending=True)
+    return {
+        name: [row for row in surest.tolist() if among[row]]
+        for name, among in {
+            "mended": ~was & now,
+            "spoiled": was & ~now,
+            "wrong both times": ~was & ~now,
+        }.items()
+    }
 
 
 def told(

@@ -9,7 +9,8 @@ import vitedu
 #
 # Let's start with something that works. The book's package, `vitedu`, holds a trained
 # Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the
-# model what it sees. In its name, *Ti* stands for tiny, and 16 is what this page is about.
+# model what it sees. (In the model's name, *Ti* stands for tiny, and 16 is what this page is
+# about.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -219,9 +220,9 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # %% [markdown] tags=["predict"]
 # ## Ask each patch questions
 #
-# Those six numbers are the first two pixels of the portrait's first patch. A language model would now
-# look its word up in a table and find a learned vector. With patches that can't work,
-# because you'll practically never meet the same 768 numbers twice.
+# Those six numbers are the first two pixels of the portrait's first patch. A language model
+# would now look its word up in a table and find a learned vector. With patches that can't
+# work, because you'll practically never meet the same 768 numbers twice.
 #
 # So ask the patch questions. How bright are you? How much brighter on the right than on
 # the left? A question is a list of factors, one for each number in the patch. Multiply,
@@ -344,8 +345,8 @@ print(rearrange(image[None], pattern, p=2, q=2)[0, 0].tolist())
 # %% [markdown] tags=["predict"]
 # It's the right patch, read channel by channel. But the real model's $\mathbf{E}$ expects
 # `(p q c)`. Leave Hopper's patches where they are, but hand the model the numbers inside each
-# in the wrong order. `answer`, in a hidden cell, lets its later layers carry on, from tokens to
-# names. **What will it call Grace Hopper now?**
+# in the wrong order. Its later layers carry on as usual: `answer`, in a hidden cell, turns
+# tokens into names. **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -530,8 +531,7 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 #
 # The portraits show how much of her those answers hold. To paint each, we mixed the
 # kernels of the questions that were asked, to come as close to the photograph as they can.
-# You'd know her from eight, and even in the red jacket that the random
-# questions gave her.
+# You'd know her from eight, and even in the red jacket that the random questions gave her.
 #
 # So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
 # list of answers about one small square. A third of the answers, and she's in uniform.
@@ -929,8 +929,8 @@ for name, probability in answer(swapped, top=2):
 # <details><summary>Solution 6</summary>
 #
 # It still learns, to between 91 and 93% with seeds 0 to 4 (the cell below trains seed 0), three
-# points less than with squares on average. A word needn't mean anything to you. As with strips, the same 49 pixels
-# meet in it each time, and the later layers bring all words together. But neighbouring
+# points less than with squares on average. A word needn't mean anything to you. As with strips,
+# the same 49 pixels meet in it each time, and the later layers bring all words together. But neighbouring
 # pixels belong together, and a square lets them meet in the very first product.
 #
 # </details>

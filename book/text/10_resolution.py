@@ -268,7 +268,7 @@ figures.show(*drawings.numbers(both, waves))
 #
 # ## Two shortcuts that raise no error
 #
-# Could we have been lazier? Here are two shortcuts, and the second is in real code.
+# Here are two lazier ways, and the second is in real code.
 #
 # The first one doesn't bother with grids. We have 197 rows and need 325, so it lets
 # PyTorch stretch the rows along a line, class token and all. The second one is for
@@ -381,7 +381,7 @@ figures.show(*drawings.curve(right, costs, errors, trained=224))
 #
 # And our rocket? At 288 pixels it gets a better name. But of the 1,000, about as many
 # [become wrong there as become right](#Gained-and-lost). If we had shown you only the
-# rocket, would you have believed us? One photograph proves nothing about sizes.
+# rocket, would you have believed us?
 #
 # Why should more pixels make it worse? For one thing, ours show nothing new, because these
 # JPEGs have a short side of 256. With sharper copies of the same photographs, the fall at 384

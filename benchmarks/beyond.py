@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 import vitedu
 from vitedu import results
-from vitedu.data import Boxed, load_boxes
+from vitedu.data import Boxed, BoxedSet, load_boxes
 from vitedu.data.readers.shapes import make_arrays
 from vitedu.evaluate.dense import (
     average_precision,
@@ -365,6 +365,17 @@ def box_metrics(name: str, parts: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
+def usual_counts(cells: BoxedSet) -> dict[str, Any]:
+    """Cells of each class in a picture for training, on average."""
+    classes = cells.class_names
+    known = [x.bincount(minlength=len(classes)) for x in cells.train.labels]
+    means = torch.stack(known).double().mean(dim=0).tolist()
+    return {
+        f"count_mean/{label}": {"value": mean, "unit": "cells a picture"}
+        for label, mean in zip(classes, means, strict=True)
+    }
+
+
 def main() -> int:
     """Measure what is missing, print and record."""
     torch.set_num_threads(1)
@@ -397,6 +408,7 @@ def main() -> int:
         print(name, round(metrics[f"test_ap/{name}"]["value"], 1), flush=True)
     # of the first seed, to draw: counted and true in each picture, by class
     metrics["count_error/mlp/RBC"]["pairs"] = pairs["mlp"]
+    metrics |= usual_counts(load_boxes())
     digest = hashlib.sha256()
     for part in load_boxes()[:3]:
         for path in part.paths:

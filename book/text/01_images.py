@@ -9,7 +9,7 @@ import vitedu
 #
 # Let's start with something that works. The book's package, `vitedu`, holds a trained
 # Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the
-# model what it sees. (In its name, *Ti* stands for tiny, and 16 is what this page is
+# model what it sees. (In the model's name, *Ti* stands for tiny, and 16 is what this page is
 # about.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -45,8 +45,8 @@ figures.show(*drawings.answers(small, guesses, seen))
 # This is Grace Hopper, who wrote one of the first compilers and retired from the US
 # Navy as a rear admiral. The model knows a thousand names, but neither "computer
 # pioneer" nor "navy cap" is among them, so it names what she's wearing as well as it
-# can. (A pickelhaube is the Prussian helmet with the spike, a bearskin the tall fur hat
-# of the Buckingham Palace guards. Don't ask about the airship.)
+# can. A pickelhaube is the Prussian helmet with the spike, a bearskin the tall fur hat
+# of the Buckingham Palace guards. Don't ask about the airship.
 #
 # For years, the networks that could do this had a bit of eyesight built in: small windows
 # that slide over the picture and compare each pixel with its neighbours. This one has
@@ -109,8 +109,8 @@ figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
 # You get fourteen rows of fourteen patches, in reading order, and each is a word of
-# 16×16 pixels. Hence the title of the paper, *An Image is Worth 16x16 Words*: it gives
-# the size of a word, not how many there are.
+# 16×16 pixels. That's the 16x16 in the paper's title, *An Image is Worth 16x16 Words*:
+# the size of a word, not the number of words.
 
 # %% [markdown] tags=["predict"]
 # If you shuffle the words of a sentence, you can often still tell what it was about. So
@@ -149,8 +149,10 @@ print("surer of the mortarboard in 196 pieces than of the uniform in four")
 # By 49 it has stopped, though you can still hunt for her: half a pair of glasses here, the
 # ribbons there. The model settles for a mortarboard, the flat cap of a graduation. And
 # with 196 it's surer of the mortarboard than it was of the uniform with four. A high
-# percentage doesn't mean that the network has seen what you see. (Each bar is the
-# average for the name below it over all twenty orders. The model itself always cuts 16×16.)
+# percentage doesn't mean that the network has seen what you see.
+#
+# (The pictures show one order of the twenty. Each bar is the probability of the name above it,
+# averaged over all twenty. However we shuffle, the model itself cuts 16×16.)
 #
 # So the order counts, and yet nothing inside the patches tells it. Taken as a heap, the
 # last panel and the portrait are the same. Each patch has to look at the others
@@ -182,8 +184,9 @@ figures.show(*drawings.numbered(image, 2))
 # files.
 #
 # In code it's a single line, with `rearrange` from a small library called
-# [einops](https://einops.rocks). You write down the axes by name. Brackets left of the
-# arrow split an axis, and brackets right of it join axes, the last name changing fastest.
+# [einops](https://einops.rocks). You write down the axes by name. Brackets left of the arrow
+# split an axis: `(gh p)` makes the height `gh` patches of `p` rows. Brackets right of it join
+# axes, the last name changing fastest.
 
 
 # %% tags=["teaches"]
@@ -195,8 +198,8 @@ def patchify(images, patch_size):
 
 # %% [markdown]
 # `gh` and `gw` count the patches down and across, `p` and `q` the rows and columns inside
-# one, and `b` the images of a batch. (You can do it [without
-# einops](#Reshape-and-permute-by-hand), too.)
+# one, and `b` the images of a batch. You can do it [without
+# einops](#Reshape-and-permute-by-hand), too.
 #
 # The model was trained on pixels from −1 to 1, so stretch Hopper to that range, make her
 # a batch of one, and cut.
@@ -217,9 +220,9 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # %% [markdown] tags=["predict"]
 # ## Ask each patch questions
 #
-# Those six numbers are the first two pixels of the portrait's first patch. A language model would now
-# look its word up in a table and find a learned vector. With patches that can't work,
-# because you'll practically never meet the same 768 numbers twice.
+# Those six numbers are the first two pixels of the portrait's first patch. A language model
+# would now look its word up in a table and find a learned vector. With patches that can't
+# work, because you'll practically never meet the same 768 numbers twice.
 #
 # So ask the patch questions. How bright are you? How much brighter on the right than on
 # the left? A question is a list of factors, one for each number in the patch. Multiply,
@@ -301,9 +304,9 @@ class PatchEmbedding(nn.Module):
 
 
 # %% [markdown]
-# Give your class the weights that the real model learned. Does the
-# convolution make the same tokens as cutting and multiplying? (Both end with a *bias*: one
-# constant per question, added to its answer.)
+# Give your class the weights that the real model learned. They come with a *bias*: one constant
+# per question, added to its answer. Does the convolution make the same tokens as cutting and
+# multiplying?
 
 # %%
 embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
@@ -341,9 +344,9 @@ print(rearrange(image[None], pattern, p=2, q=2)[0, 0].tolist())
 
 # %% [markdown] tags=["predict"]
 # It's the right patch, read channel by channel. But the real model's $\mathbf{E}$ expects
-# `(p q c)`. Leave Hopper's patches where they are, hand the model the numbers inside each
-# in the wrong order, and let its later layers carry on. (`answer`, in a hidden cell, takes
-# tokens and gives names.) **What will it call Grace Hopper now?**
+# `(p q c)`. Leave Hopper's patches where they are, but hand the model the numbers inside each
+# in the wrong order. Its later layers carry on as usual: `answer`, in a hidden cell, turns
+# tokens into names. **What will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -396,16 +399,13 @@ figures.show(*photos.pictures(panels, seen))
 # %% [markdown]
 # There it hangs, slats and all: in each patch, red, green and blue now lie one under another.
 # The network is fine. It read exactly what you wrote.
-# ([Why is it grey?](#Reshape-and-permute-by-hand))
 #
 # So loaded weights punish the wrong order at once. If you train from scratch, though, it's
 # harmless: training simply learns $\mathbf{E}$ [with its rows in that
-# order](#Reshape-and-permute-by-hand). (There's a mistake it can't undo: [a
-# strip](#What-strips-cost) instead of a patch.)
+# order](#Reshape-and-permute-by-hand).
 #
 # > **Remember.** A shape says how many numbers there are, not which. Test every
-# > reordering with an image in which every mistake shows. (Pasting back helps only if the
-# > way back doesn't repeat the mistake.)
+# > reordering with an image in which every mistake shows.
 #
 # ## What the real model asks
 #
@@ -460,8 +460,8 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 # Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
 # no from the wall. And there she is, in one number per patch.
 #
-# Question 30 is the one from your pencil: *how much brighter are you on the right?* The
-# left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
+# Question 30 is close to the one from your pencil: *how much brighter are you on the right?*
+# The left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
 # how much brighter you are at the top. Is that just a nice story? For 113 and 75
 # it's nearly the truth, for 30 only part of it, [as you can check](#Do-they-ask-that?).
 
@@ -470,7 +470,7 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 #
 # You've made the tokens, so the rest of the real model can take over. But does it need all
 # 192 answers? First, every patch keeps only its answers to the three liveliest questions.
-# To any other question, all patches give the same answer: their average over the picture.
+# For every other question, we replace each patch's answer by the average over the picture.
 # Then more questions come in, the liveliest first. **How many does it need before it says
 # "military uniform"?**
 #
@@ -526,16 +526,12 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 # %% [markdown]
 # The liveliest third will do. With three answers per patch the model sees a tile roof,
 # with eight a space shuttle, with 32 a hat. At 64 she's in uniform. But it has to be the
-# right third: in ten tries, 64 questions picked at random never got there. (The last panel is the
-# first of those ten.)
+# right third: in ten tries, 64 questions picked at random never got there. The last panel is
+# the first of those ten.
 #
 # The portraits show how much of her those answers hold. To paint each, we mixed the
 # kernels of the questions that were asked, to come as close to the photograph as they can.
-# You'd know her from eight, and even in the red jacket that the random
-# questions gave her.
-#
-# With all 192, your own tokens have brought the model to its answer. (At the top of the
-# page it was 83%, for another crop.)
+# You'd know her from eight, and even in the red jacket that the random questions gave her.
 #
 # So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
 # list of answers about one small square. A third of the answers, and she's in uniform.
@@ -558,8 +554,8 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 # 4. Why does half the patch size mean four times as many tokens? (And [what would you
 #    pay](#What-sixteen-costs) for 8 pixels instead of 16?)
 #
-# (To watch it once more, slowly: [Walk](try.md#Walk) takes one patch of Hopper all the way to
-# its token.)
+# To watch it once more, slowly: [Walk](try.md#Walk) takes one patch of Hopper all the way to
+# its token.
 #
 # Your 196 tokens are waiting in a row, and so far none of them knows that the others
 # exist. From inside, a piece of Hopper's black cap looks just like a piece of her black
@@ -568,7 +564,8 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 #
 # ## Exercises
 #
-# The first four need no typing. The [solutions](#Solutions) are at the end of the page.
+# Of the numbered ones, the first four need no typing. The [solutions](#Solutions) are at the
+# end of the page.
 #
 # ✎ Write `patchify` and `PatchEmbedding` again, in your own way and from memory. After
 # `from vitedu import check`, `check.patchify(patchify)` tells you how closely yours
@@ -639,7 +636,8 @@ print("reshape, permute, reshape: the same rows")
 #
 # And why was the window shade grey? `paste` takes three numbers in a row for the red,
 # green and blue of one pixel. In rows cut as `(c p q)` they're three neighbouring
-# pixels of one channel, nearly equal, and that makes grey.
+# pixels of one channel, nearly equal, and that makes grey. But pasting back isn't a test: paste
+# with the same wrong order, and the picture looks right.
 #
 # With its rows in that order too, $\mathbf{E}$ makes the right tokens out of them. That's why
 # you can train with `(c p q)` from scratch.
@@ -678,8 +676,8 @@ figures.show(*photos.pictures(panels, seen))
 # ### What strips cost
 #
 # Forget the `permute`, and you cut with `x.reshape(1, 196, 768)`. The shape is right, but a
-# row isn't a patch any more, it's a *strip*: about three and a half lines of the image, in
-# one colour. No $\mathbf{E}$ can change which pixels meet in a word.
+# row isn't a patch any more, it's a *strip*: about three and a half lines of the image, nearly
+# always in one colour. No $\mathbf{E}$ can change which pixels meet in a word.
 #
 # What does that cost, if you train from scratch? Let's train the network that you'll have
 # written by [chapter 5](05_mnist.ipynb) (`vitedu.plain` has it) on 2,500 handwritten
@@ -711,8 +709,9 @@ figures.show(*drawings.digits(rows, seen, outlines))
 
 # %% [markdown]
 # The lower row is what the network gets when you forget the `permute`. (In blue: one
-# strip of the 7, and the square it's folded into.) With squares it names about 95 of 100 new
-# digits correctly. **How many with strips?**
+# strip of the 7, and the square it's folded into.) `images` and `labels` are the digits to learn
+# from. With squares the network names about 95 of 100 new digits correctly. **How many with
+# strips?**
 
 # %% tags=["failure", "nbval-ignore-output"]
 from vitedu import plain
@@ -738,8 +737,8 @@ print("the wrong cut learns too, above 90%")
 
 
 # %% [markdown]
-# It loses about a point. Over seeds 0 to 4, squares reach 95% and strips 94%, and each time
-# the strips lost four to six of the 500 test digits. Why so little? In every digit the
+# It loses about a point. With five seeds, 0 to 4, squares reach 95% and strips 94%, and each
+# time the strips lost four to six of the 500 test digits. Why so little? In every digit the
 # same 49 pixels meet in a strip, so its numbers mean the same thing each time, and the later
 # layers bring all words together. In your own project you'd blame the missing point on the
 # data.
@@ -777,47 +776,11 @@ with torch.no_grad():
         assert (fits.argmax(dim=1) == torch.arange(3)).all()
 print("on the four other photographs, too, each fits its own best")
 
+
 # %% [markdown]
 # They do. But look at the −0.48: question 30 dislikes bright tops. Go back to its kernel,
 # and you'll see that the bright corner is at the *lower* right. So "brighter on the right"
 # is only half of what it asks.
-#
-# ### How much of a patch do you need?
-#
-# Painted from the answers to 64 learned questions, Hopper was speckled, but all there. How few
-# would do if you made the questions up for this one picture? Take all its patches and
-# subtract their mean. The singular value decomposition then lists directions, in the
-# order of how much the patches differ along them. Keep the first $D$, and you lose least
-# (in squared error).
-
-# %%
-directions = torch.linalg.svd(flat[0] - mean, full_matrices=False).Vh
-
-
-def through(d):
-    """The rows after a detour through only d numbers each."""
-    best = directions[:d].mT  # (p*p*c, d)
-    return ((flat[0] - mean) @ best) @ best.mT + mean
-
-
-# %% tags=["hide-input"]
-face = (slice(None), slice(32, 144), slice(56, 168))
-panels = {
-    f"D = {d}": paste(through(d)[None], 16)[0][face] / 2 + 0.5
-    for d in (2, 8, 32)
-}
-seen = (
-    "Her face rebuilt from 2, 8 and 32 numbers per patch: blocks with soft "
-    "shadings, then a blurred face, then nearly the original."
-)
-figures.show(*photos.pictures(panels, seen))
-
-
-# %% [markdown]
-# Neighbouring pixels are much alike, so a patch has less to say than it has numbers.
-# Eight give you a face, 32 nearly the photograph. But don't read too much into it. This matrix was made for painting her, while the
-# learned $\mathbf{E}$ doesn't have to paint anything. It only has to keep what helps to
-# name the picture.
 #
 # ### What sixteen costs
 #
@@ -854,9 +817,9 @@ for p in (32, 16, 8, 4, 2):
 # Memory is another matter: when you train, the numbers that belong to pairs have to be
 # stored or computed twice.
 #
-# Here's what it buys, in accuracy on ImageNet (photographs in a thousand classes). The
-# networks are the paper's base and large ones, first trained on a larger
-# collection, ImageNet-21k
+# And what do smaller patches buy? The paper has the step from 32 to 16, in accuracy on ImageNet
+# (photographs in a thousand classes). The networks are its base and large ones, first trained on
+# a larger collection, ImageNet-21k
 # ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929), Table 5).
 #
 # | | patches of 32 | patches of 16 |
@@ -965,9 +928,9 @@ for name, probability in answer(swapped, top=2):
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# It still learns, to between 91 and 93% with seeds 0 to 4, three points less than with
-# squares on average. A word needn't mean anything to you. As with strips, the same 49 pixels
-# meet in it each time, and the later layers bring all words together. But neighbouring
+# It still learns, to between 91 and 93% with seeds 0 to 4 (the cell below trains seed 0), three
+# points less than with squares on average. A word needn't mean anything to you. As with strips,
+# the same 49 pixels meet in it each time, and the later layers bring all words together. But neighbouring
 # pixels belong together, and a square lets them meet in the very first product.
 #
 # </details>

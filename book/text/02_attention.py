@@ -75,11 +75,11 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# Give each patch the average of all, and they all get the same. Give each one its
-# neighbours, and what the cap needs may be at the other end of the picture. So we'd like an
-# average in which every patch decides for itself whose numbers count.
+# If each patch gets the average of all, they all get the same. If each one gets its
+# neighbours, what the cap needs may still be at the other end. So we'd like an average in
+# which every patch decides for itself whose numbers count.
 #
-# In short, a patch needs to look things up, and for that Python has dictionaries. This one says how
+# A patch needs to look things up, and for that Python has dictionaries. This one says how
 # warm each wind is, in °C.
 
 # %%
@@ -136,10 +136,10 @@ entries = {0: 4, 90: 10, 180: 22, 270: 14, 360: 4}
 figures.show(*drawings.answers(directions, lines, entries))
 
 # %% [markdown]
-# A short query gives every wind a share, even the south, so its answer isn't as near to 4
-# as you'd bet. A longer one pulls the scores apart, until only the best key counts. So
-# the direction of a query says what it's
-# looking for, and its length says how picky it is.
+# A short query takes a share from every wind, even the south, so its answer is nearer to
+# east's 10 than to north's 4. A longer one pulls the scores apart, until only the best key
+# counts. So the direction of a query says what it's looking for, and its length says how
+# picky it is.
 #
 # In the figure, the query goes once around the compass. At length 50 the curve is four
 # flat steps. That's bad news for a network, which learns by turning its queries a little
@@ -189,9 +189,9 @@ figures.show(*drawings.triangle(x, weights @ x))
 # ### Three roles
 #
 # One vector isn't enough for all three roles. Token 1 scores token 3 exactly as token 3
-# scores token 1. But a patch of her forehead may want to know that there's a cap in the
-# picture, while the cap has no use for a forehead. So every token gets three vectors, made
-# by three matrices that the network learns:
+# scores token 1. But a patch of her forehead may want to know that there's a cap, while the
+# cap has no use for a forehead. So every token gets three vectors, made by three matrices
+# that the network learns:
 #
 # * $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
 # * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
@@ -220,8 +220,9 @@ weights = (q @ k.T / math.sqrt(2)).softmax(dim=1)
 print("shares", weights, "outputs", weights @ v, sep="\n")
 
 # %% [markdown]
-# Now token 1 gives token 3 a share of 0.45, but gets only 0.05 in return. And the outputs
-# have left the triangle, because what a token hands over is no longer the token itself.
+# Now token 1 takes 45% of its output from token 3, but token 3 takes only 5% from token 1.
+# And the outputs have left the triangle, because what a token hands over is no longer the
+# token itself.
 #
 # ## The equations
 #
@@ -355,11 +356,11 @@ first["the right map"] = F.one_hot(unseen.twins[0], 16).float()
 one = unseen.images[0] / 255
 figures.show(*drawings.learned(one, FRAMED, twin, first))
 twins = unseen.twins[..., None]  # (500, 16, 1)
-print("What a patch gives, on average over all unseen puzzles:")
-print(f"{'':20}{'to its twin':>12}{'to itself':>12}")
+print("How much a patch takes, on average over all unseen puzzles:")
+print(f"{'':20}{'from its twin':>14}{'from itself':>13}")
 for name, A in frames.items():
     itself = A.diagonal(dim1=1, dim2=2).mean()
-    print(f"{name:20}{A.gather(2, twins).mean():12.0%}{itself:12.0%}")
+    print(f"{name:20}{A.gather(2, twins).mean():14.0%}{itself:13.0%}")
 scores = (x_unseen @ matrices[0]) @ (x_unseen @ matrices[1]).mT / math.sqrt(32)
 of_twin = scores.gather(2, twins).mean()
 of_itself = scores.diagonal(dim1=1, dim2=2).mean()
@@ -377,22 +378,21 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line. An equal glyph lifts the score
-# from −32 (that's the others) to 6. If the colour is equal too, it falls back to −8. So the twin wins, and
-# not the patch itself.
+# By its colour. Look at the scores in the last line. An equal glyph lifts the score from −32
+# (that's the others) to 6. If the colour is equal too, it falls back to −8. So the twin
+# wins, and not the patch itself.
 #
 # Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
 # line patches look at themselves. By step 20 some are in the trap: the purple square at the
-# end of the third row looks almost only at itself. At step 40, on average, it's worse.
-# Then they climb out, and in the end the map is the right one, for a puzzle that the
-# network has never seen. Nobody ever showed it
-# a map.
+# end of the third row looks almost only at itself. At step 40, on average, it's worse. Then
+# they climb out, and in the end the map is right, for a puzzle that the network has never
+# seen. Nobody ever showed it a map.
 #
 # ## Several questions at once
 #
-# A softmax has only 100% to give away. Suppose a patch needs to hear from two
-# others, and gives each of them half. If their values are three and seven, it gets five.
-# If they're four and six, it gets five again. Two attentions would get both numbers.
+# Shares add up to 100%. Suppose a patch needs to hear from two others, and takes half from
+# each. If their values are three and seven, it gets five. If they're four and six, it gets
+# five again. Two attentions would get both numbers.
 #
 # Each of these is called a *head*, with three matrices of its own. What the heads return
 # is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it. This is
@@ -476,12 +476,11 @@ print("the same outputs, in shuffled order:", same)
 # The cure is to write each token's place into it before it goes in. [Chapter
 # 4](04_vit.ipynb) does that, with *position embeddings*.
 #
-# ## What the cap looks at
+# ## Is the cap still like the jacket?
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
 # tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
-# drawing), each with three heads. `load` and `record_attention`, from the book's package, open it and
-# collect its maps.
+# drawing), each with three heads. `load` opens it, and `record_attention` collects its maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -489,49 +488,10 @@ with record_attention(model) as maps, torch.no_grad():
     model(2 * picture[None] - 1)  # it wants pixels from -1 to 1
 print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
-# %% [markdown]
-# Why 197 tokens for 196 patches? Token 0 is the *class token*, which has to wait for
-# chapter 4. So patch 33, the cap's, is token 34, and row 34 of a map is what it looks at.
-
-# %%
-token = cap + 1
-looks = {b: maps[b - 1][0, :, token, 1:] for b in (1, 2, 3, 8)}  # (3, n)
-
-# %% tags=["hide-input"]
-rows = {
-    f"block {block}": (look.view(3, 14, 14), divmod(token - 1, 14))
-    for block, look in looks.items()
-}
-most = dict(zip(rows, (0.06, 0.6, 0.6, 0.06), strict=True))  # is yellow
-alt = """What the cap's patch looks at, three heads each of four blocks.
-Block 1: dark cloth on the cap and, fainter, the jacket. Block 2: head 1 at
-the patch to the left, head 3 to the right. Block 3: head 2 at the patch
-above. Block 8: braid, brim and far end of the cap."""
-figures.show(*drawings.heads(picture, rows, alt, most=most))
-
-
-# %% [markdown]
-# In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
-# the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
-# above. Nobody built that in. And it isn't just this patch: over all patches of [four
-# photographs](#All-thirty-six-maps), that one neighbour gets between 61 and 75% of
-# the head's attention, on average over a photograph. (Mind the scales: yellow is ten times as
-# much there as in the other two blocks.)
-#
-# In block 8 it's no longer about directions. Each head finds another part of the cap: the
-# braid, the brim, the far end. (The last blocks, which we left out, mostly look at the
-# corners. [Chapter 15](15_inside.ipynb) finds out why.)
-#
-# And when a lens of her glasses asks, or a star of the flag? Point at one and see, or [look
-# it up](#All-thirty-six-maps).
-#
-# <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 
 # %% [markdown] tags=["predict"]
-# ## Is the cap still like the jacket?
-#
-# Maps show where a head looked, not what became of it. So let's ask the tokens themselves.
-# How similar two of them are is the cosine of the angle between them, 1 at most.
+# Before we look at the maps, let's see what becomes of the tokens. How similar two of them
+# are is the cosine of the angle between them, 1 at most.
 #
 # When a patch has just become a token, dark is dark: cap and jacket are alike. Then
 # positions are added, and block after block looks around. **What is the cap's patch most
@@ -595,38 +555,78 @@ def maps_of(stages):
 
 # %% tags=["hide-input"]
 usual = tokens_of(model)
-shown = ["times E", "plus positions", "added in block 1", "added in block 8"]
-stages = {name: usual[name] for name in [*shown, "after block 8"]}
-alt = """Five maps of how similar each patch is to the cap's. Times E, cap and
-jacket are equally bright. With positions the jacket is dim. What attention
-adds in block 1 is alike on cap and jacket. What it adds in block 8 is alike on
-the whole head, and the jacket is dark. After block 8 the cap's band alone is
-bright."""
+shown = ["times E", "plus positions", "after block 8"]
+stages = {name: usual[name] for name in shown}
+alt = """Three maps of how similar each patch is to the cap's. Times E, cap and
+jacket are equally bright. With positions the jacket is dim. After block 8 the
+cap's band alone is bright."""
 label = "similarity to the cap's patch"
 grids = maps_of(stages)
-figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
-order = [*shown[:3], "after block 1", "after block 4", shown[3]]
-table({name: usual[name] for name in [*order, "after block 8"]})
+figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
+table(stages)
 
 # %% [markdown]
 # The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
-# gone dark. The table says the same for all of the dark cloth, seven patches of the cap and
-# twenty-one of the jacket. The cap came in as much like the jacket as like itself, and after
-# block 8 it's 0.8 like itself and 0.2 like the jacket.
+# gone dark.
 #
-# **Was that attention?** Positions did part of it, before anybody had looked at anything.
-# After the first block, whose heads look for dark cloth, cap and jacket are alike again. By
-# the fourth they're apart. At the eighth the jacket is where it was, while the pieces of the
-# cap have moved closer together.
+# The maps start from one patch. The table says the same on average over all of the dark
+# cloth, seven patches of the cap and twenty-one of the jacket: the cap comes in as much like
+# the jacket as like itself, and after block 8 it's hardly like the jacket at all.
 #
-# See what attention *adds* to each token, at the plus sign in the drawing. In the first block,
-# the cap and the jacket get much the same. In the eighth the pieces of the cap get nearly the
-# same thing, and the jacket nothing like it. And if you switch attention off, in any of three
-# ways, the jacket ends at 0.6 or more. (It's one photograph, and [no
-# proof](#Was-it-attention?).)
+# Positions did part of it: they took the jacket from 0.7 to 0.3 before any patch had looked
+# around. But they didn't bring the pieces of the cap closer together. What did?
+#
+# ## What the cap looks at
+#
+# Back to the maps. They have 197 rows, because token 0 is the *class token*, which has to wait
+# for chapter 4. So patch 33, the cap's, is token 34, and row 34 of a map is what it looks at.
+
+# %%
+token = cap + 1
+looks = {b: maps[b - 1][0, :, token, 1:] for b in (1, 2, 3, 8)}  # (3, n)
+
+# %% tags=["hide-input"]
+rows = {
+    f"block {block}": (look.view(3, 14, 14), divmod(token - 1, 14))
+    for block, look in looks.items()
+}
+most = dict(zip(rows, (0.06, 0.6, 0.6, 0.06), strict=True))  # is yellow
+alt = """What the cap's patch looks at, three heads each of four blocks.
+Block 1: dark cloth on the cap and, fainter, the jacket. Block 2: head 1 at
+the patch to the left, head 3 to the right. Block 3: head 2 at the patch
+above. Block 8: braid, brim and far end of the cap."""
+figures.show(*drawings.heads(picture, rows, alt, most=most))
+
+# %% [markdown]
+# In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
+# the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
+# above. Nobody built that in, and it isn't just this patch. In each of [four
+# photographs](#All-thirty-six-maps), these heads take more than 60% from that one neighbour,
+# on average over all patches. (Mind the scales: yellow is ten times as much there, so heads
+# that spread their attention look empty.)
+#
+# In block 8 it's no longer about directions. Each head finds another part of the cap: the
+# braid, the brim, the far end. If all pieces of the cap do that, they should take home
+# much the same. Do they? Here's how similar the vectors are that attention *adds* to them, at
+# the plus sign in the drawing.
+
+# %% tags=["hide-input"]
+table({"added in block 8": usual["added in block 8"]})
+
+# %% [markdown]
+# The pieces of the cap get nearly the same thing, and the jacket nothing like it. And if you
+# switch attention off, in any of three ways, the jacket ends at 0.6 or more. (It's one
+# photograph, the way to block 8 isn't straight, and none of this is
+# [proof](#Was-it-attention?).)
 #
 # So the dark square has found out what it's a piece of, and nobody ever told it where a cap
 # ends.
+#
+# And when a lens of her glasses asks, or a star of the flag? Point at one and see, or [look
+# it up](#All-thirty-six-maps). (The last blocks mostly look at the corners. [Chapter
+# 15](15_inside.ipynb) finds out why.)
+#
+# <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
 # ## What to take with you
 #
@@ -679,8 +679,8 @@ table({name: usual[name] for name in [*order, "after block 8"]})
 # ways. In which of them do all tokens become alike, and why? What would convince you that a
 # row is about attention, and not about a network that you broke?
 #
-# **7.** ★★★ A head gives a token 196 shares, none negative, and returns the average of
-# the values, 64 numbers. Somebody shows you the average and the values. Can you tell
+# **7.** ★★★ A head computes 196 shares for a token, none negative, and returns the average
+# of the values, 64 numbers. Somebody shows you the average and the values. Can you tell
 # what the token looked at? Count equations and unknowns. What does that say about maps?
 #
 # ## Second reading
@@ -758,8 +758,8 @@ table(stages)
 # %% tags=["hide-input"]
 stages = {}
 for number in (1, 4, 8):
-    for name in (f"block {number}, halfway", f"after block {number}"):
-        stages[name] = usual[name]
+    for name in ("added in block {}", "block {}, halfway", "after block {}"):
+        stages[name.format(number)] = usual[name.format(number)]
 table(stages)
 for number in (1, 8):
     added = usual[f"added in block {number}"]
@@ -803,33 +803,6 @@ figures.show(*photos.maps(picture, panels, label, alt, marked=(12, 1)))
 #
 # Nobody taught this layer anything, and its map still shows a jacket. A map that picks
 # out an object is no proof that something has been learned.
-#
-# ### A random opinion
-#
-# Before training, $\mathbf{U}_q$ and $\mathbf{U}_k$ are random. Do the scores still say
-# which patches are alike? We draw the matrices a hundred times and correlate the scores
-# with those of the right-hand map: 1 means the same, 0 unrelated, −1 the opposite.
-
-# %%
-identity = (centred @ centred.T).flatten()
-found = {"one matrix for both": [], "two matrices": []}
-for seed in range(100):
-    generator.manual_seed(seed)
-    U_q, U_k = torch.randn(2, 768, 64, generator=generator)
-    q, k = centred @ U_q, centred @ U_k
-    for name, keys in {"one matrix for both": q, "two matrices": k}.items():
-        pair = torch.stack([identity, (q @ keys.T).flatten()])
-        found[name].append(torch.corrcoef(pair)[0, 1])
-for name, likeness in found.items():
-    low, high = torch.stack(likeness).aminmax()
-    print(f"{name:20} from {low:5.2f} to {high:5.2f}")
-
-# %% [markdown]
-# One random matrix in both roles keeps the scores almost as they were. With two,
-# similar patches may attract or repel each other. The scores are
-# $\mathbf{z}\,\mathbf{U}_q \mathbf{U}_k^\top \mathbf{z}^\top$, so all that matters is
-# the product $\mathbf{U}_q \mathbf{U}_k^\top$: it's what the network learns, and
-# training starts from a random opinion about what belongs together.
 #
 # ### The wrong root
 #
@@ -959,8 +932,8 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 # 2024](https://arxiv.org/abs/2309.16588)). [Chapter 15](15_inside.ipynb) looks into our
 # corners.
 #
-# Three of these heads look in one direction. Here's the share of attention that they give
-# to that neighbour, averaged over all patches of a photograph:
+# Three of these heads look in one direction. Here's the share that they take from that
+# neighbour, averaged over all patches of a photograph:
 
 
 # %% tags=["hide-input"]

@@ -53,13 +53,12 @@ figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 
 # %% [markdown]
 # The framed patch is a piece of Grace Hopper's cap. On the right, the lighter a patch
-# is, the more similar its vector is to that piece's. (It's the cosine of the two, which
-# is 1 if they point the same way.) Nobody has looked around yet, so the jacket is as
-# light as the cap: dark cloth is dark cloth.
+# is, the more its vector points the same way as that piece's. (The number is their cosine.)
+# Nobody has looked around yet, so the jacket is as light as the cap: dark cloth is dark cloth.
 #
 # Now let's look around, with attention layers and nothing else: 24 brand-new, untrained
-# ones, as many as the paper's Large model has. (`fresh`, from a hidden cell, gives each
-# its [first, random weights](#First-values).)
+# ones, as many as the paper's Large model has. `fresh`, from a hidden cell, gives each
+# its [first, random weights](#First-values).
 
 # %%
 from vitedu.plain import MultiHeadAttention
@@ -140,8 +139,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
 # Couldn't a learned matrix stretch the differences again? It would have to stretch more and
-# more, because tokens that are alike get almost equal attention, and the next average is
-# blurrier still. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the
+# more: tokens that are alike get almost equal attention, so the next average is blurrier
+# still. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the
 # weights aren't too large, each layer shrinks the spread faster than the one before.
 #
 # ## Add, don't replace
@@ -209,14 +208,14 @@ compare({"+ add": z})
 # The table gives the size of a typical number, compared with the start, and the spread. A
 # spread of 21% is no longer fog. But look at the size!
 #
-# Your pencil has shown you why: the mean doubled. Averaging shrinks only what differs, and
-# leaves alone what the tokens have in common. So of what they have in common, a layer writes
-# about as much as it reads.
+# Your pencil has shown you why: the layer added a copy of the mean, so the mean doubled.
+# Averaging shrinks only what differs. What all tokens share passes through a layer at about
+# full size, and is added to the stream again.
 #
-# Its matrices turn what it writes in a random direction, and in 192 dimensions that's
-# nearly at a right angle to the stream. By Pythagoras, each addition then makes the stream
-# not twice but about $\sqrt2$ times as long, and 24 of them make roughly
-# $\sqrt2^{\,24} = 4096$.
+# On paper the copy pointed the same way. A new layer's matrices turn it in a random direction,
+# and in 192 dimensions that's nearly at a right angle to the stream. So, by Pythagoras, the
+# stream doesn't double. It becomes about $\sqrt2$ times as long, and 24 such layers make it
+# roughly $\sqrt2^{\,24} = 4096$ times as long.
 #
 # Does that do any harm? Here's how much of its attention a patch gives to its favourite, on
 # average:
@@ -282,9 +281,9 @@ for layer in layers:
 compare({"norm, but no add": alone, "+ norm": z})
 
 # %% [markdown]
-# Now what a layer writes no longer grows with the stream. A step is about as long as the
-# start was, and the start and 24 such steps, all at right angles, make a vector
-# $\sqrt{25} = 5$ times as long.
+# Now what a layer writes no longer grows with the stream. A step is about as long as the start
+# was, as the row without the plus sign shows. The start and 24 such steps, all at right angles,
+# make a vector $\sqrt{25} = 5$ times as long.
 #
 # The spread is 21%, as it was without the norm: the plus sign looks after the differences, the
 # norm after the size. Drop the plus sign, and it's fog again.
@@ -295,9 +294,9 @@ compare({"norm, but no add": alone, "+ norm": z})
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Attention is open again. The favourite of a patch gets 4% at first. In deep layers, where
-# the tokens have more in common, it gets about 1%, twice what it would get if all 196 were
-# treated alike. A new layer has hardly an opinion yet, and that's how it should begin.
+# Attention is open again: the favourite of a patch gets 4% at first, and about 1% in deep
+# layers, where the tokens have more in common. A new layer has hardly an opinion yet, and
+# that's how it should begin.
 #
 # ## Then think for yourself
 #
@@ -365,13 +364,17 @@ figures.show(*drawings.influence(touches))
 # ## Two equations, two lines
 #
 # Put the parts together. A block reads the stream through a norm, lets the tokens talk, and
-# adds what comes out. Then it reads again, lets each token think, and adds. Block $\ell$
-# finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
-# $\mathbf{z}'_\ell$ is what's there halfway, and MSA is multi-head attention. Here are the
+# adds what comes out. Then it reads again, lets each token think, and adds. Here are the
 # paper's equations (2) and (3), each above its line of code:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.block())
+
+
+# %% [markdown]
+# The stream runs down at the left. Block $\ell$ finds $\mathbf{z}_{\ell-1}$ in the stream and leaves
+# $\mathbf{z}_\ell$ behind; $\mathbf{z}'_\ell$ is what's there halfway. MSA is multi-head
+# attention.
 
 
 # %% tags=["teaches"]
@@ -393,7 +396,7 @@ class EncoderBlock(nn.Module):
 # %% [markdown]
 # What comes out has the shape of what went in, so you can stack as many as you like. In the
 # drawing of the whole network, your block is the dashed frame, used $L$ times. **How many
-# norms does a network of twelve blocks have?**
+# norms does a network of twelve blocks have: twelve, 24 or 25?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("encoder"))
@@ -423,12 +426,13 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 
 
 # %% [markdown]
-# You've written the real thing. (PyTorch ships a block, too, but with its defaults [it's a
-# different one](#Somebody-else's-block).)
+# You've written the real thing. (PyTorch's block, with its defaults, is [a different
+# one](#Somebody-else's-block).)
 #
 # And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of
-# your blocks with new weights, and after your twelve trained ones. (From here on, each token
-# has its *position* added, as in the real model. That's [chapter 4](04_vit.ipynb).)
+# your blocks with new weights, and after your twelve trained ones. From here on, each token
+# has its *position* added, as in the real model. That's a subject of
+# [chapter 4](04_vit.ipynb).
 
 
 # %% tags=["hide-cell"]
@@ -449,13 +453,16 @@ figures.show(*drawings.likeness(None, streams, CAP))
 
 # %% [markdown] tags=["predict"]
 # It has lifted. New blocks leave a light mist, and after the trained ones the cap stands out,
-# this time without the jacket.
+# this time without the jacket. (The black corners have [their own
+# story](#How-much-does-a-block-write?).)
 #
 # ## Take one part out
 #
 # Does a block need all of its parts? Take one out of every block, and ask about Hopper, a cat
-# and a cup of coffee. (With the norms, the last one goes, too.) One thing to know: the model reads its answer from one extra token,
-# *row 0*, which belongs to no patch. (It's the class token of the drawing.)
+# and a cup of coffee. "No norms" means all 25, the one after block 12, too.
+#
+# One thing to know: the model reads its answer from one extra token, *row 0*, which belongs to
+# no patch. It's the class token of the drawing.
 #
 # **Which part, left out, has to give exactly the same answer for all three photographs, down
 # to the last percent?**
@@ -536,17 +543,16 @@ figures.show(*drawings.parts(shown, given, beside))
 #
 # The other three look, and still go wrong, each in its own way. For the first two, the columns
 # on the right tell you how: they're the size of Hopper's tokens after block 12, compared with
-# the start, and their spread.
+# the start, and their spread. (A spread of 24% isn't fog, as you saw in the stacks above.)
 #
-# * Without **plus signs** it's fog again: the spread is 0.
+# * Without **plus signs** it's fog again: the spread is 0, and all that's left of a photograph
+#   is a single vector.
 # * Without **norms** the stream is more than five times as large as it should be, and the
-#   network is sure of nonsense, such as a slide rule in the cup. (Keep the last norm, and it's
-#   nonsense that it isn't sure of: 25% at most.)
-# * Without **MLPs** row 0 still looks, or the cat would get the same percentage as the
-#   others. But it draws the
+#   network is sure of nonsense, such as a slide rule in the cup.
+# * Without **MLPs** row 0 still looks: the cat gets 13%, the others 15%. But it draws the
 #   same conclusion every time.
 #
-# (None of these networks was trained that way. One that was might find a way around it.)
+# None of these networks was trained that way. One that was might find a way around it.
 #
 # <div class="try" data-part="parts"></div>
 #
@@ -558,8 +564,8 @@ figures.show(*drawings.parts(shown, given, beside))
 # Normally, row 0 is read after block 12. The last norm and a matrix called the *head* turn it
 # into 1,000 scores, one per class: the *logits*, which a softmax turns into probabilities.
 # But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0 has the same
-# shape all the way, and you can hand it to the head after any block. (`stream`, from a hidden
-# cell, returns what's there after each.)
+# shape all the way, and you can hand it to the head after any block. `stream`, from a hidden
+# cell, returns what's there after each.
 
 
 # %% tags=["hide-cell"]
@@ -607,12 +613,10 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # Only after block 11, and then at once with 86%. Read the columns from the top.
 #
 # Before the first block everything is a crayfish. Row 0 hasn't looked at anything yet; it's
-# a learned vector, the same for every picture. Two looks later it still calls all three a
-# barrel.
+# a learned vector, the same for every picture. Two looks later all three are a barrel.
 #
 # Then the columns part, but up to block 8 the head only guesses: a hook, a chain, a teddy for
-# the cat. (After block 6 Hopper is a mortarboard, chapter 1's answer to the shuffled
-# portrait.)
+# the cat.
 #
 # In the last four blocks the answers arrive. First comes something close, then the thing
 # itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup, then the
@@ -621,13 +625,11 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # This trick is known as the *logit lens* ([nostalgebraist
 # 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
 # on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the
-# head was trained to read the stream after block 12. When it says "hook" after block 5,
+# head was trained to read the stream at its end. When it says "hook" halfway,
 # there may be a uniform in the stream that it can't read yet.
 #
-# Still: you've just watched a network make up its mind.
-#
-# And what goes through its head when it sees a photograph of *yours*? [Ask
-# it](try.md#Photograph), block by block.
+# Still: you've just watched a network make up its mind. What goes through its head when it sees
+# a photograph of *yours*? [Ask it](try.md#Photograph), block by block.
 #
 # ## What to take with you
 #
@@ -918,8 +920,9 @@ for name, image in images.items():
     print(f"{name:7} patches {longest.tolist()}: {told}")
 
 # %% [markdown]
-# They're the four corners of the picture, every time, and block 8 blows them up. (In
-# the map of the trained blocks above, they're the four darkest patches.) [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
+# They're the four corners of the picture, every time, and block 8 blows them up. (In the map of
+# the trained blocks above they're black: their cosines with the cap's patch are even below 0,
+# where that scale ends.) [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
 # such giants in much larger ViTs, usually in patches with little to see. They suggest
 # that the network uses these tokens as scratch paper, and that it's better to add a few
 # spare tokens for the purpose, called *registers*.

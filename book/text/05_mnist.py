@@ -73,18 +73,16 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 
 
 # %% [markdown]
-# MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) is a set of 70,000
-# handwritten digits, 28×28 grey pixels each. The blue lines show the sixteen patches that
-# the ViT gets.
+# MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) has 70,000 of these, 28×28 grey
+# pixels each, from 0 (paper) to 1 (ink). The blue lines show the ViT's sixteen patches.
 #
 # Ten thousand digits are for testing, and we won't touch those until near the end. Of the
-# rest we hold out a random sixth, to see how we're doing. A hidden cell has loaded them:
-# `x_learn` and `y_learn` are the images to learn from and their labels, `x_held` and
-# `y_held` are held out. A pixel goes from 0 (paper) to 1 (ink).
+# others, a hidden cell holds out a random sixth, `x_held` with labels `y_held`, to see how we're
+# doing. The rest are to learn from, `x_learn` with `y_learn`.
 #
-# We'll begin the way nearly every first tutorial does. Its loop shuffles the images, takes a
-# *batch* of 64 at a time, computes the loss, and lets Adam move the weights. (AdamW is Adam
-# that also shrinks the weights a little.) One pass over all the images is an *epoch*.
+# We'll begin like nearly every first tutorial. Its loop shuffles the images, takes a *batch* of
+# 64 at a time, computes the loss, and lets Adam move the weights. (AdamW is Adam that also
+# shrinks the weights a little.) One pass over all the images is an *epoch*.
 
 
 # %%
@@ -120,10 +118,10 @@ def try_rate(lr, loop=tutorial):
 slow = try_rate(0.001)
 
 # %% [markdown] tags=["predict"]
-# The linear layer's 92% is still far away, though it had more than one epoch for it. But look
-# at that 0.001. It's the *learning rate*, which scales every step of the weights. It's also
-# PyTorch's default, and hardly anybody changes it. Let's change it, and nothing else: first
-# to ten times as much, then to a hundred times. **What does a hundred times the rate do?**
+# The linear layer's 92% is still far away. (To be fair, that layer was trained for more than
+# one epoch.) But look at that 0.001. It's the *learning rate*, which scales every step of the
+# weights. It's also PyTorch's default, and hardly anybody changes it. Let's make it ten times
+# as large, then a hundred times. **What does a hundred times the rate do?**
 #
 # * it gets many more digits right
 # * it gets about as many right
@@ -152,7 +150,7 @@ figures.show(*mnist.training_loop())
 # The loss $\ell$ of an image is small when $p_y$, the probability that the network gives to
 # the true label $y$, is close to one. The gradient $g$ says for every weight $w$ how fast
 # the loss would rise if that weight grew, so the step moves each weight the other way.
-# (`zero_grad` throws away the gradients of the last batch.)
+# (`zero_grad` forgets the gradients of the last batch.)
 
 
 # %% tags=["teaches"]
@@ -205,10 +203,10 @@ print("every weight of the head moved by the learning rate")
 # because $g / \sqrt{g^2}$ is plus or minus one. Adam keeps the direction and throws the size
 # away.
 #
-# In later steps the quotient is usually smaller than one. So with Adam the learning rate is a
-# *length*: roughly how far each weight may walk in a step. Our epoch had 782 steps, so at
-# 0.001 a weight could get about 0.8 away from its start if it never turned. How far did the
-# weights really get?
+# So with Adam the learning rate is a *length*: roughly how far each weight may walk in a step.
+# (Later the quotient is usually smaller than one.) Our epoch had 782 steps, so at 0.001 a weight
+# could get about 0.8 away from its start if it never turned. How far did the weights really
+# get?
 
 # %% tags=["nbval-ignore-output"]
 weights = nn.utils.parameters_to_vector  # all 7,850 in one row
@@ -226,8 +224,8 @@ for lr, each in {0.001: slow, 0.01: fast}.items():
 # ## Rise and fall
 #
 # Long steps get you across town, but not onto a doorstep: you keep stepping over it. Training
-# is like that. Near a good place, gradients are mostly noise. Adam divides even the noise by
-# its own size, so its steps don't get any shorter.
+# is like that. Near a good place, gradients are mostly noise, and Adam divides even the noise
+# by its own size, so its steps don't get any shorter.
 #
 # Here Adam takes two hundred weights to 0, the red line. Each gradient is the weight's
 # distance from there, plus random noise.
@@ -253,9 +251,8 @@ figures.show(*mnist.paths(walks))
 # settle, three times closer.
 #
 # We don't start at the full rate, either. The first gradients come from a network that knows
-# nothing, and large steps along them can lead it astray. (We'll [test that](#Which-rate?) on
-# six runs.) So the rate rises from zero over the first tenth or so of the steps: the
-# *warm-up*.
+# nothing, and large steps along them can lead it astray. So the rate rises from zero over the
+# first tenth or so of the steps: the *warm-up*.
 #
 # Let a run have $T$ steps, $T_w$ of them warm-up, and let $\eta$ be the highest rate. Then the
 # rate of step $t$ is a straight line up and half a cosine down:
@@ -269,7 +266,7 @@ figures.show(*mnist.paths(walks))
 # $$
 #
 # Try it on paper for a very short run, with $T = 8$, $T_w = 2$ and $\eta = 1$. What are the
-# rates of steps 1, 5 and 8?
+# rates of steps 1, 5 and 7?
 
 
 # %% tags=["teaches"]
@@ -290,8 +287,7 @@ figures.show(*mnist.schedule(rates))
 
 
 # %% [markdown]
-# Step and rate together make a whole training. (Steps count from 0, so the very first one goes
-# nowhere, and a run of eight ends with step 7.)
+# Step and rate together make a whole training:
 
 
 # %% tags=["teaches"]
@@ -317,19 +313,19 @@ def train(model, images, labels, epochs, lr, batch_size=64, warmup=0.1):
 settled = try_rate(0.01, loop=train)
 
 # %% [markdown]
-# From 81 to 89 to 91 percent, without a single new weight or image. But can you trust such a
-# number at all? First make sure that it's counted correctly.
+# From 81 to 89 to 91 percent, without a single new weight or image. But is such a number even
+# counted correctly?
 #
 # ## Three networks that never look
 #
 # *Accuracy* is the share of images for which the true class has the largest of the head's
 # ten numbers, the *logits*. What could go wrong?
 #
-# Notebook 08 of a much loved [PyTorch
-# course](https://github.com/mrdbourke/pytorch-deep-learning) tests its network on 75
-# photographs of food, sorted by class, in batches of 32. It prints the mean of the batches'
-# accuracies. Let's measure three "networks" that way, each of which says the same thing
-# about every photograph.
+# [Notebook
+# 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
+# of a much loved PyTorch course tests its network on 75 photographs of food, sorted by class,
+# in batches of 32, and averages the batches' accuracies. Let's measure three "networks" that
+# way, each of which gives every photograph the same answer.
 
 # %% tags=["failure"]
 truth = torch.tensor([0] * 25 + [1] * 19 + [2] * 31)
@@ -342,9 +338,8 @@ for answer in range(3):
 
 # %% [markdown]
 # Every measurement is wrong, because the last batch holds only eleven images, and counts as
-# much as a full one. And what does that notebook print for ten epochs from scratch? 0.5417,
-# 0.1979 and 0.2604, again and again, and *nothing else*. You know these three: very likely,
-# its network never looked, either.
+# much as a full one. Now look up the ten epochs from scratch in that notebook: they have these
+# three numbers, and no others. Very likely, its network never looked, either.
 #
 # So count the right answers over all batches, and divide once.
 
@@ -372,10 +367,9 @@ print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
 # %% [markdown]
 # ## Which rate?
 #
-# To find the best rate, we'll try five, for two epochs each (`SHORT`). But we don't judge
-# them on the test images. If you try twenty settings and report the best, you've picked one
-# that got lucky on those images, and its number is too good. So choose on the held-out
-# digits, the *validation set*, and the test set stays fresh.
+# To find the best rate, we'll try five, for two epochs each (`SHORT`). But not on the test
+# images: if you try twenty settings and report the best, you've picked one that got lucky
+# there. So choose on the held-out digits, the *validation set*, and the test set stays fresh.
 
 # %% tags=["nbval-ignore-output"]
 as_is = nn.Identity()  # changes nothing
@@ -393,12 +387,12 @@ figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
 # PyTorch's default makes more than twice the mistakes of the best rate. At the bottom the
-# curve is nearly flat, and one run each can't tell such neighbours apart. At the right end
-# it's a gamble: on another computer, which rounds its sums differently, the same run had 8%
-# mistakes. (Your numbers will differ a little all over this page.)
+# curve is nearly flat, and one run each can't tell such neighbours apart. On the right there's
+# a cliff. (Your numbers will differ a little all over this page, and a lot at the cliff, where
+# the way a computer rounds its sums can decide a run.)
 #
-# We take 0.01, the careful choice. For your own network keep the method, not the number: five
-# short runs, about a factor of three apart.
+# We take 0.01: it has the fewest mistakes, and it's further from the cliff than 0.03. For your
+# own network keep the method, not the number: five short runs, about a factor of three apart.
 #
 # And the warm-up? Here's 0.03 with it and without it, three times each, with other first
 # weights and another order of the images:
@@ -441,9 +435,8 @@ def centre(pixels):
 
 
 # %% [markdown]
-# Now one change at a time, each on top of the last, like the rungs of a ladder. (Rise and
-# fall count as one.) Each line names a rate, a loop, and what happens to the pixels and to
-# the image.
+# Now one change at a time, each on top of the last, like the rungs of a ladder. Each line names
+# a rate, a loop, how the pixels are scaled, and how the image is shifted.
 
 # %% tags=["nbval-ignore-output"]
 RUNGS = {
@@ -470,22 +463,21 @@ def with_errors(rungs):
 found = with_errors(rungs)
 figures.show(*mnist.ladder(rungs, found))
 
-
 # %% [markdown]
 # The grey dots are seeds, and the black mark is their mean. But other seeds would have given
-# another mean. Its typical error, the *standard error*, is the standard deviation of the runs
-# divided by the square root of their number. It's the whisker, and the number after
-# the ±.
+# another mean. How far off is it, typically? That's the *standard error*: take the standard
+# deviation of the runs, and divide it by the square root of their number. It's the whisker,
+# and the number after the ±.
 #
-# Is a rung better than the one above it? Divide the gain by its own error. The errors of two
-# independent means add up like the short sides of a right triangle: square them, add, take
-# the root.
+# Is a rung better than the one above it? Compare the gain with *its* error. Two independent
+# errors add up like the short sides of a right triangle: square them, add, take the root.
 #
 # > **Rule of thumb.** Change one thing, use several seeds, and divide the difference by
 # > its error. Below 2, it's no result. From 2 to 3, it's a hint. Above 3, it's a result.
+# > (With three seeds the error itself is a rough guess, so near a border add seeds.)
 #
-# Try it on the second rung: the gain is $10.6 - 7.8 = 2.8$, its error $\sqrt{0.5^2 + 0.2^2}
-# \approx 0.5$. That's between five and six errors, a result.
+# Try it on the second rung. The gain is $10.6 - 7.8 = 2.8$, and its error $\sqrt{0.5^2 +
+# 0.2^2} \approx 0.5$. That's between five and six errors, a result.
 
 # %% [markdown] tags=["predict"]
 # Now you. With pixels around 0, the mistakes went from 6.0 ± 0.3 to 5.1 ± 0.2 percent. **By
@@ -495,33 +487,10 @@ figures.show(*mnist.ladder(rungs, found))
 # * a hint
 # * a result
 
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-def ratios(found):
-    """Each rung's gain over the rung above, in its own errors."""
-    return {
-        name: (before - after) / math.hypot(error, other)
-        for (_, (before, error)), (name, (after, other)) in pairwise(
-            found.items()
-        )
-    }
-
-
-record = results.read("mnist-ladder")["metrics"]
-recorded = {name: record[name]["per_seed"] for name in record}
-recorded["+ rise and fall"] = recorded["+ warm-up"]  # on top of "+ cosine"
-twenty = with_errors({name: recorded[name] for name in RUNGS})
-figures.show(
-    *mnist.ruler(
-        {"3 seeds": ratios(with_errors(rungs)), "20 seeds": ratios(twenty)}
-    )
-)
-
 # %% [markdown]
-# It's a hint: the gain of 0.9 is about two and a half of its errors. The white circles show
-# each rung's gain over the rung above that way. The higher rate is a result, so is rise and
-# fall, and the shifts are nothing. (The black dots are the same ladder with [twenty
-# seeds](#Twenty-seeds).) But the shifts get a second chance now.
+# It's a hint: the gain of 0.9 is about two and a half of its errors. (With [twenty
+# seeds](#Twenty-seeds) it becomes a result.) The higher rate is a result, so is rise and fall,
+# and the shifts are nothing. But the shifts get a second chance now.
 #
 # ## Fifteen epochs
 #
@@ -540,19 +509,44 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
     print(f"{name:11}  training {learned:.2%}, held out {fresh:.2%}")
 
 # %% [markdown]
-# Without shifts the network has learned some digits by heart. With shifts most of that gap
-# is gone, and on fresh digits you may have gained a third of a percent. Have you?
+# How does a whole training look? Here's the second one. For comparison, a hidden cell repeats
+# it at a constant 0.01, in grey.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+steady = tiny()
+runner, pixels, constant = nn.Sequential(Shift(), steady), centre(x_learn), []
+optimizer = torch.optim.AdamW(steady.parameters(), lr=0.01)
+for _ in range(LONG):
+    for batch in torch.randperm(len(pixels)).split(64):
+        turn = train_step(runner, optimizer, pixels[batch], y_learn[batch])
+        constant.append(turn)
+stayed = accuracy(steady, centre(x_held), y_held)
+print(f"shifted, constant rate: held out {stayed:.2%}")
+
+# %% tags=["hide-input"]
+steps = len(losses)
+rates = [warmup_cosine(t, 0.01, steps, 0.1 * steps) for t in range(steps)]
+two_losses = {"constant": torch.stack(constant), "rise and fall": losses}
+two_rates = {"constant": [0.01] * steps, "rise and fall": rates}
+figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
+
+# %% [markdown]
+# At first the loss plunges, and then it creeps. The constant rate starts out ahead. Halfway
+# through, the two are still close, and you couldn't guess how far apart they'll end. Then the
+# rate sinks, and the red curve leaves the grey one behind: on fresh digits, the constant run
+# makes nearly twice the mistakes. So give every run its *whole* schedule, however short.
+#
+# And the shifts? Without them the network does much better on the digits that it trained on, so
+# it has learned some by heart. With them most of that gap is gone, and on fresh digits you may
+# have gained a third of a percent. Have you?
 #
 # ## The luck of the images
 #
-# Seeds aren't the only luck. Chance also decided which images we got: with other held-out
-# digits, both numbers could easily be [a tenth of a percent](#A-tenth-of-a-percent) higher
-# or lower.
+# Seeds aren't the only luck. With other held-out digits, both numbers could easily be [a tenth
+# of a percent](#A-tenth-of-a-percent) higher or lower.
 #
-# But both networks read the *same* images, and there only two groups count: the $a$ images
-# that only the first network gets right, and the $b$ images that only the second does. If the
-# two were equally good, each of these images would be a coin toss, and the difference $b - a$
-# would have the standard error $\sqrt{a + b}$.
+# But both networks read the *same* images, so only two groups of images count: the $a$ images
+# that only the first network gets right, and the $b$ images that only the second does.
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -565,10 +559,16 @@ b = (second & ~first).sum().item()
 print(f"right only without shifts: {a}, right only with them: {b}")
 print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 
+# %% tags=["nbval-ignore-output", "hide-input"]
+figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
+
 # %% [markdown]
-# A little over two errors: a hint, and only for this pair of runs, because the coin toss
-# knows nothing of seeds. We take the shifts all the same: the hint points the right way, and
-# they cost no weights.
+# If the two were equally good, each of these images would be a coin toss. Then the border
+# would rarely be outside the orange band, which is two errors wide on both sides: the
+# difference $b - a$ has the standard error $\sqrt{a + b}$.
+#
+# Yours is a little over two errors: a hint, and only for this pair of runs, because a coin
+# knows nothing of seeds. We take the shifts all the same, as they cost no weights.
 #
 # ## The duel
 #
@@ -589,9 +589,8 @@ assert found > 3 * always
 print("no lazy network, and it was trained")
 
 # %% [markdown]
-# You can defend that number, because no choice was made on these images. And the linear layer?
-# It gets the same images, shifts and epochs, and a search for a rate of its own. (A hidden
-# cell finds 0.01 again.)
+# You can defend that number, because no choice was made on these images. The linear layer gets
+# the same images, shifts and epochs, and a rate of its own. (A hidden cell finds 0.01 again.)
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 for lr in by_rate:
@@ -657,22 +656,25 @@ right = {
     "convolutions": accuracy(third, centre(x_test), y_test),
 }
 misread = {name: round(10_000 * (1 - each)) for name, each in right.items()}
-figures.show(*mnist.duel(misread))
+notes = {"ViT, the tutorial's way": "60,000 images,\nmean of 3 runs"}
+figures.show(*mnist.duel(misread, notes))
 
 # %% [markdown]
-# Fewer than half: 79 against your ViT's 186. At most $186 + 79 = 265$ images are right for
-# one network alone, so by the coin toss that's over six errors: a result, at least for this
-# pair of runs. The convolutions don't have to learn that a stroke is the same stroke one
-# pixel further along; they're built that way.
+# Fewer than half: 79 against your ViT's 186. Even if no digit fooled both, the coin toss
+# gives an error of $\sqrt{79 + 186} \approx 16$. The difference of 107 is over six of those, a
+# result, at least for this pair of runs.
 #
-# Now look at the second bar. It's your network trained the tutorial's way, for fifteen epochs
-# at a constant 0.001 and without shifts. Unlike the other bars it's the mean of three seeds,
-# and it had all 60,000 images ([our record](#Three-records)). Even trained like that, a ViT
-# makes half the mistakes of the linear layer, and your recipe halves them again.
+# The convolutions don't have to learn that a stroke is the same stroke one pixel further along:
+# they're built that way. Your ViT has to find out nearly everything about pictures from
+# examples.
 #
-# So it matters how you train, but it also matters what you build in. Your ViT has to find out
-# nearly everything about pictures from examples. With few weights and simple images, that's
-# a handicap. When does it stop being one? Much of this book is about that.
+# The second bar is [our record](#Three-records) of your network trained the tutorial's way,
+# at a constant 0.001. That halves the mistakes of the linear layer, and your recipe halves them
+# again.
+#
+# So it matters how you train, but it also matters what you build in. With few weights and
+# simple images, learning everything is a handicap. When does it stop being one? Much of this
+# book is about that.
 #
 # ## The ten it got most wrong
 #
@@ -700,6 +702,9 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # because you can tell where the pen slipped. The network has met fifty thousand digits,
 # and it has no idea of a pen.
 #
+# Write a few yourself: [Try it](try.md#Learn) trains these 7,850 weights in your browser, and
+# then reads what you draw.
+#
 # ## What to take with you
 #
 # 1. Find the learning rate first. With Adam it's the length of a step: try a few in short
@@ -719,13 +724,9 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 5. Two networks have read the same test images. Which of these images tell you which network
 #    is better?
 #
-# Want to see it happen? [Try it](try.md#Learn) trains these 7,850 weights in your browser,
-# and you can draw on your own network.
-#
-# You have a recipe that works on grey digits. Try it on small photographs, and you'll soon
-# make the most frequent complaint about Vision Transformers: bad accuracy from scratch.
-# **What does a photograph need that a digit doesn't?** That's [chapter
-# 6](06_recipe.ipynb).
+# Try your recipe on small photographs, and you'll soon make the most frequent complaint about
+# Vision Transformers: bad accuracy from scratch. **What does a photograph need that a digit
+# doesn't?** That's [chapter 6](06_recipe.ipynb).
 #
 # ## Exercises
 #
@@ -813,34 +814,7 @@ print(f"first loss {same[0]:.4f}, and ln 10 is {math.log(10):.4f}")
 print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
 
 # %% [markdown]
-# ### The doorstep in a real run
-#
-# A hidden cell repeats the shifted run of fifteen epochs at a constant 0.01. These are the
-# losses and the rates of both.
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-steady = tiny()
-runner, pixels, constant = nn.Sequential(Shift(), steady), centre(x_learn), []
-optimizer = torch.optim.AdamW(steady.parameters(), lr=0.01)
-for _ in range(LONG):
-    for batch in torch.randperm(len(pixels)).split(64):
-        turn = train_step(runner, optimizer, pixels[batch], y_learn[batch])
-        constant.append(turn)
-stayed = accuracy(steady, centre(x_held), y_held)
-print(f"shifted, constant rate: held out {stayed:.2%}")
-
-# %% tags=["hide-input"]
-steps = len(losses)
-rates = [warmup_cosine(t, 0.01, steps, 0.1 * steps) for t in range(steps)]
-two_losses = {"constant": torch.stack(constant), "rise and fall": losses}
-two_rates = {"constant": [0.01] * steps, "rise and fall": rates}
-figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
-
-# %% [markdown]
-# The constant rate starts out ahead. Then the other rate sinks, and the red curve leaves the
-# grey one behind. On fresh digits the constant run makes nearly twice the mistakes. Halfway
-# through, you couldn't have seen where either would end. So give every run its *whole*
-# schedule, however short.
+# ### When falling hurts
 #
 # The fall isn't always a help. Over two epochs, a constant 0.001 made 10.6% mistakes on the
 # ladder, and the one run with rise and fall made 12.9%. A rate that's too small to begin with,
@@ -855,6 +829,7 @@ figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
 counts = (10 * y_test + answers).bincount(minlength=100).view(10, 10)
 figures.show(*mnist.confusion(counts, data.class_names))
 
+
 # %% [markdown]
 # The five brightest cells hold more than a quarter of all the mistakes, and in most of
 # them the two digits share many of their strokes. A 4 whose top closes is a 9, and a 5
@@ -867,11 +842,37 @@ figures.show(*mnist.confusion(counts, data.class_names))
 #
 # ### Twenty seeds
 #
-# Errors shrink by the root of the number of seeds, so with twenty seeds instead of three, the
-# ratio of a real gain to its error should grow about $\sqrt{20/3} \approx 2.6$ times. In the
-# figure above, none of them grows as much as that: three seeds hardly know their own spread.
-# What they called a result is one, though. The pixels, a hint with three seeds, are a result
-# with twenty. And the shifts, two epochs long, lean the wrong way, if at all.
+# Here's the whole ladder, each rung's gain over the rung above, divided by its error. The white
+# circles are yours. The black dots are the same ladder with twenty seeds.
+
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+def ratios(found):
+    """Each rung's gain over the rung above, in its own errors."""
+    return {
+        name: (before - after) / math.hypot(error, other)
+        for (_, (before, error)), (name, (after, other)) in pairwise(
+            found.items()
+        )
+    }
+
+
+record = results.read("mnist-ladder")["metrics"]
+recorded = {name: record[name]["per_seed"] for name in record}
+recorded["+ rise and fall"] = recorded["+ warm-up"]  # on top of "+ cosine"
+twenty = with_errors({name: recorded[name] for name in RUNGS})
+figures.show(
+    *mnist.ruler(
+        {"3 seeds": ratios(with_errors(rungs)), "20 seeds": ratios(twenty)}
+    )
+)
+
+# %% [markdown]
+# Errors shrink with the square root of the number of seeds. So with twenty seeds instead of
+# three, the ratio of a real gain to its error should grow about $\sqrt{20/3} \approx 2.6$
+# times. None of them grows as much as that: three seeds hardly know their own spread. Still,
+# what they called a result holds up. The pixels, a hint with three seeds, are a result with
+# twenty. And the shifts, two epochs long, lean the wrong way, if at all.
 #
 # ### A tenth of a percent
 #

@@ -42,9 +42,10 @@ print(x + 1)
 figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
-# Still 2048. Every square is a bit, and `float16` has run out of them: the one that makes it
-# 2049 (orange) would be the seventeenth. And yet nearly all large networks are trained with such
-# numbers, because they take half the memory and, on the right chip, a fraction of the time.
+# Still 2048. Every square is a bit, and `float16` has run out of them: it would need a
+# seventeenth for the one that makes it 2049 (orange in `float32`). And yet nearly all large
+# networks are trained with such numbers, because they take half the memory and, on the
+# right chip, a fraction of the time.
 #
 # Let's try it on the network of [chapter 5](05_mnist.ipynb). Here are its first four losses on
 # handwritten digits, with everything in the usual `float32`, and with everything in `float16`:
@@ -116,9 +117,9 @@ for dtype in (torch.float32, torch.float16):
 # calculated that has no answer.
 #
 # **What do numbers lose when they have only sixteen bits, how do you train with them all the
-# same, and what do you get for it?** By the end you'll know what killed that run, and your step
-# will need about 40% less memory. And you'll have seen six lines make a ViT train on nine times
-# as many images a second. Only one of the six is about sixteen bits.
+# same, and what do you get for it?** By the end you'll know what killed that run, and what
+# your step keeps in memory will be down to half. And you'll have seen six lines make a ViT
+# train on nine times as many images a second. Only one of the six is about sixteen bits.
 #
 # ## Sixteen bits
 #
@@ -206,7 +207,7 @@ print(f"its probability {softmax.max()}")
 # NaN. (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change
 # the result.)
 #
-# **The third is tiny numbers.** Now you can solve the case from the top of the page. Adam
+# **The third test is tiny numbers,** and it solves the case from the top of the page. Adam
 # divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a weight's squared
 # gradients, and $\epsilon = 10^{-8}$ is there to prevent a division by zero. And in the first
 # step every gradient below the head *is* zero, because the head itself is still all zeros.
@@ -262,8 +263,8 @@ print("checked: a product in float16, the loss in float32")
 
 # %% [markdown]
 # A product rounds both factors to sixteen bits on the way in. The loss is always computed in
-# `float32`. (So are [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html) on a
-# GPU. A processor leaves norms in the format they're given.)
+# `float32`, and on a GPU [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html)
+# are, too. A processor leaves norms in the format they're given.
 
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
@@ -314,10 +315,10 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. (The upper panel has them after the division.) Nearly
-# all of the rest are in the narrow strip, where `float16` gives up the leading $1$ of the
-# formula, so that fewer bits count. And the wide strip, where all ten count, is empty! (While a
-# network is still wrong, fewer are lost: with its second-best answers as labels, a third.)
+# More than half of them would be lost. (The upper panel, "as they are", shows them after that
+# division.) Nearly all of the rest are in the strip "fewer bits", where a smaller number has
+# fewer bits that count. And the strip "all bits" is empty! While a network is still wrong,
+# fewer are lost: with its second-best answers as labels, a third.
 #
 # So let's move the gradients there. Multiply the loss by some $s$, and the gradient of every
 # weight $w$ is multiplied by $s$, too:
@@ -335,7 +336,8 @@ figures.show(*speed.mixed_step())
 # The best $s$ is as large as possible without overflow, and that changes during training. A
 # *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
 # halves $s$. After 2,000 good steps in a row, or whatever you set as its *patience*, it
-# doubles $s$. (`bfloat16` reaches far enough to do without.)
+# doubles $s$. `bfloat16` reaches far enough to do without. So take `bfloat16` if your chip has
+# circuits for it, and `float16` with a scaler if it hasn't, like a T4.
 
 
 # %%
@@ -409,9 +411,9 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 #
 # To see your scaler at work we need gradients that are too small for `float16`, and our little
 # network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every
-# gradient shrinks with it. Adam divides by the gradients' size, so if we shrink its $\epsilon$,
-# too, only the format makes a difference. Your scaler begins at $1$ here, with a patience of
-# four.
+# gradient shrinks with it. (In `float32` that changes no step: Adam divides by the gradients'
+# size, and we shrink its $\epsilon$ as well.) Your scaler begins at $1$ here, with a patience
+# of four.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -440,14 +442,13 @@ figures.show(*speed.rescue(losses, scales))
 # %% [markdown]
 # Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
 # NaN: it just doesn't learn. With your scaler the run falls behind while the scale is small,
-# and then it comes alive and catches up. (That it ends a little *below* `float32` is luck.)
+# and then it comes alive and catches up. That it ends a little *below* `float32` is luck.
 #
 # At last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With a
-# patience of four, that costs one step in five, so PyTorch's scaler waits 2,000.
+# patience of four, that costs one step in five.
 #
-# What does an ordinary run lose? Here are two epochs on 20,000 digits in each format, three
-# seeds each, judged on digits that were held out. (There are fewer steps than in chapter 5, so
-# fewer digits are right.)
+# And an ordinary run? In each format we trained for two epochs on 20,000 digits, three times.
+# The table is folded.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 right = {}
@@ -458,7 +459,7 @@ for name, dtype in FORMATS.items():
         model, _ = learn(step, x_learn, y_learn, seed, EPOCHS)
         right[name].append(100 * accuracy(model, x_held, y_held))
 
-# %% tags=["nbval-ignore-output", "hide-input"]
+# %% tags=["nbval-ignore-output", "hide-cell"]
 print(f"{'':15} right (%)      against float32")
 for name, percents in right.items():
     mean = statistics.mean(percents)
@@ -473,9 +474,8 @@ for name, percents in right.items():
 
 # %% [markdown]
 # Neither format costs a whole point, and the network that died at the top of the page now
-# reads 89% of the digits. By [chapter 5](05_mnist.ipynb)'s rule of thumb, both gaps
-# would even be results. Don't believe it: three seeds hardly know their own spread, and on
-# another processor the same three gave other gaps.
+# reads 89% of digits that were held out. Three seeds can't say more: on another processor, the same three
+# gave other gaps.
 #
 # So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
 # at a small learning rate [our network hardly learns](#Weights-in-bfloat16).
@@ -524,7 +524,8 @@ figures.show(*speed.memory(bars))
 #
 # The second saving, about 40%, is `bfloat16`, a single line. Why not half? Adding a
 # `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
-# `float32`, and so do the inputs that the norms save for the backward pass.
+# `float32`, and so do the inputs that the norms save for the backward pass. The image even
+# takes more, because its short copy comes on top.
 #
 # In a batch of 64, the activations are nearly all of the memory. So keeping the weights in
 # `float32` costs [next to nothing](#Counting-memory).
@@ -559,22 +560,14 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
 # That's the most that faster products can bring to this step. And how much faster can they
-# be? It depends on the chip's circuits, so ask yours:
-#
-# ```python
-# a = torch.randn(512, 512)
-# for dtype in (torch.float32, torch.bfloat16, torch.float16):
-#     short = a.to(dtype)
-#     %timeit short @ short
-# ```
-#
-# On the processor that timed this page, `bfloat16` is more than twice as fast as `float32`, but
-# `float16` [crawls](#Arithmetic-or-memory).
+# be? It depends on the chip's circuits. On the processor that timed this page, `bfloat16` is
+# more than twice as fast as `float32`, but `float16` crawls ([time
+# yours](#Arithmetic-or-memory)).
 #
 # GPUs have circuits for short formats, too. With one of them, *TF32*, your tensors even stay
 # in `float32`, and the GPU rounds each number to ten bits of fraction on its way into a
 # product. By its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in
-# `bfloat16`. (A T4 has circuits for `float16` only, so there you need your scaler.)
+# `bfloat16`.
 
 # %% tags=["hide-cell"]
 # how many times as fast as in float32 products are, by the data sheets
@@ -644,17 +637,18 @@ else:
 # [wait for them](#Arithmetic-or-memory). Fused attention saves trips to the memory, and it
 # brings half as much again.
 #
-# **And the small one?** It gains nothing from any format. Look at its batch of 256: with four
-# times the images, a step takes only an eighth longer. So 64 images hardly kept the chip busy.
+# **And the small one?** With 64 images, it gains nothing from any format. Look at its batch
+# of 256: with four times the images, a step takes only an eighth longer. So 64 images
+# hardly kept the chip busy.
 #
 # The likely reason is *Python*: the chip is done with each operation before Python asks for the
 # next. That would also explain the other lines. Autocast adds operations to ask for, so the
 # step gets even slower. `torch.compile` leaves fewer, so it helps.
 #
 # In the end, ViT-B/16 trains on nine times as many images a second, with nearly half of the
-# arithmetic that the GPU manages at best. It's still the same network. (One line isn't free: a
-# batch of 256 means fewer, larger steps.) ViT-Ti/16 uses a tenth. So if a faster format changes
-# nothing, find out who waits for whom.
+# arithmetic that the GPU manages at best. It's still the same network, but a batch of 256
+# means fewer, larger steps. ViT-Ti/16 uses a tenth. So if a faster format changes nothing,
+# find out what's waiting for what. And now [time your own step](#Arithmetic-or-memory).
 
 # %% tags=["hide-cell"]
 # MFU, model FLOPs utilisation: the operations per second of the training step,
@@ -680,7 +674,7 @@ if not is_measured:
 #
 # 1. Why is $2048 + 1$ the same as $2048$ in `float16`, and what is it in `bfloat16`?
 # 2. What killed the run at the top of the page?
-# 3. Why did no format help ViT-Ti/16 on the GPU, and what did?
+# 3. Why did no format help ViT-Ti/16 at 64 images on the GPU, and what did?
 # 4. A loss scaler skips a step. What has it seen, and what does it do with its scale?
 # 5. Which of a ViT's operations get faster with sixteen-bit circuits, and which don't?
 #

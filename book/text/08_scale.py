@@ -70,17 +70,18 @@ figures.show(*drawings.lives(accident, STEPS))
 
 
 # %% [markdown]
-# So you save the weights now and then, and after the accident (the cross) you load them and
-# go on. Is that enough?
+# So you save the weights now and then, and after the accident you load them and go on. Is
+# that enough?
 #
 # Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
 # go and once with an accident halfway, as in the drawing. The learning rate warms up and
 # falls as in [chapter 5](05_mnist.ipynb). What we keep in the end is a running average
 # of the weights, which is less noisy than the last ones. To compare two networks, we take a
-# *fingerprint* of it, a hash: change a single bit, and all of it changes.
+# *fingerprint* of their averages, a hash: change a single bit of the weights, and the whole
+# fingerprint changes.
 #
-# (PyTorch's `state_dict` has a network's weights by name. Helpers such as `advance` are in
-# folded cells, on the whole page.)
+# PyTorch's `state_dict` has a network's weights by name. Helpers such as `advance` are in
+# folded cells, here and further down.
 
 
 # %% tags=["hide-input"]
@@ -147,15 +148,14 @@ assert (weights(whole) != weights(again)).double().mean() > 0.9
 print("checked: more than nine weights in ten differ")
 
 # %% [markdown]
-# Same seed, same data, same number of steps, and yet you got a different network.
-# There was no error, and the accuracy doesn't warn you: the interrupted run even reads more
-# digits. But it isn't the run that you planned. You can't repeat it unless you know when it
-# was interrupted, and if you compare two recipes, you may be comparing two accidents.
+# Same seed, same data, same number of steps, and yet you got a different network. There was no
+# error, and the accuracy doesn't warn you: the interrupted run even reads more digits. But it
+# isn't the run that you planned. If you compare two recipes that way, you may be comparing two
+# accidents.
 #
-# We'll come back to this accident. The other enemy of a large training run is its size. The
-# paper takes 4,096 images in every step ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget` counts the memory of such a step,
-# for a ViT-B/16 in float32:
+# We'll come back to this. The other enemy of a large run is its size. The paper takes 4,096
+# images in every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)).
+# `vitedu.budget` counts the memory of such a step, for a ViT-B/16 in float32:
 
 # %%
 for batch_size in (4096, 256, 32):
@@ -166,10 +166,10 @@ for batch_size in (4096, 256, 32):
 # Your laptop may have 16 GB. So here's the question: **how do you train what doesn't fit,
 # on machines that don't last, and still get the same weights?**
 #
-# First comes size: we'll cut a run's batch and its memory, and share out its work. Then come
-# the accidents, and in the end you'll kill a run again and again. Where numbers are added in
-# another order, the [last digits](#When-bytes-differ) may differ. Everywhere else, the result
-# has to be the same to the last bit.
+# First we'll cut a run's batch and its memory, and share out its work. Then come the
+# accidents, and in the end you'll kill a run again and again. The result has to be the same to
+# the last bit. (Only where numbers are added in another order may the [last
+# digits](#When-bytes-differ) differ.)
 #
 # ## Cut the batch
 #
@@ -209,9 +209,9 @@ def accumulated_step(model, optimizer, images, labels, size):
 
 
 # %% [markdown]
-# (With your pencil, $g$ is 4, and the mean of means is 5.) Does the code find the same
+# With your pencil, $g$ is 4, and the mean of means is 5. Does the code find the same
 # gradient as one whole batch? We take a hundred images, so there are three slices of 32
-# images and one of 4. (`twin`, in a folded cell, copies the network that we trained in one go.)
+# images and one of 4. `twin`, in a folded cell, copies the network that we trained in one go.
 
 
 # %% tags=["hide-input"]
@@ -266,13 +266,13 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 # %% [markdown]
 # The error is longer than the gradient itself! Each image of the last slice counts as much as
-# eight others. And while in a mean of many images most of their gradients cancels, in a mean of
-# four it doesn't, so theirs is much longer than the right one. Hugging Face's `transformers`
-# [had this mistake](https://github.com/huggingface/transformers/pull/34191)
+# eight others. And in a mean of many images, most of their gradients cancel. In a mean of four
+# they don't, so that slice's gradient is much longer than the right one. Hugging Face's
+# `transformers` [had this mistake](https://github.com/huggingface/transformers/pull/34191)
 # until October 2024, because slices of equally many texts differ in their number of tokens.
 #
-# So by this count the paper's step fits into a laptop, as 128 slices of 32 images. It'll take
-# its time, though: slices save memory, not work.
+# Done right, the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its
+# time, though: slices save memory, not work.
 #
 # ## Cut the memory
 #
@@ -281,8 +281,8 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 # pass keeps nearly everything that it computes.
 #
 # *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
-# only the input of each block. When the backward pass arrives at a block, the block runs
-# forward again, and its activations are used once and thrown away.
+# only the input of each block. When the backward pass arrives there, the block runs forward
+# again, and what it computes is used once and thrown away.
 
 
 # %%
@@ -302,8 +302,8 @@ class Forgetful(nn.Module):
 # We try it on the real ViT-Ti/16 with the photograph of Grace Hopper.
 #
 # A backward pass is about twice the work of a forward pass: for each matrix product on the way
-# forward it has two, for the gradients of both factors. **How much more work is a step, if
-# every block runs forward twice?**
+# forward it has two, for the gradients of both factors. **By this count, how much more work is
+# a step, if every block runs forward twice?**
 #
 # * about a sixth more
 # * about a third more
@@ -346,10 +346,12 @@ assert 5.5 < kept / most < 7.5
 print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
-# A third is what you'd expect, and it's [only a quarter](#A-quarter-instead-of-a-third). Between
-# the two passes less than a tenth is kept. Even at the peak,
-# while a block runs again, it's only about a sixth. And the gradient is the same, to the last
-# bit.
+# By this count it's a third: three parts of work become four. Measured, it's only a quarter.
+# PyTorch doesn't repeat a block's last product, because the backward pass needs what goes into
+# it, but not what comes out.
+#
+# And the memory? After the forward pass, less than a tenth is kept. Even at the peak, while a
+# block runs again, it's about a sixth. The gradient is the same, to the last bit.
 #
 # At the top of the page, a slice of 32 images took 5.2 GB. And now?
 
@@ -358,7 +360,7 @@ need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
 print(f"{need.total / 1e9:.1f} GB")
 
 # %% [markdown]
-# Most of what's left, 1.4 GB, are the weights, their gradients and Adam's means. The activations
+# Most of what's left are the weights, their gradients and Adam's means. The activations
 # themselves fall from 3.8 GB to 0.7.
 #
 # ## Share the work
@@ -366,15 +368,15 @@ print(f"{need.total / 1e9:.1f} GB")
 # Slices needn't wait for each other. Give every machine a copy of the network and a slice
 # of the batch, and let them compute at the same time. Afterwards each needs the sum of
 # all their gradients, and computing it is called an *all-reduce*. Then all of them take
-# the same step, and the copies stay equal. (From now on we say *process*: a running program,
-# on whichever machine.)
+# the same step, and the copies stay equal. From now on we say *process*: a running program,
+# on whichever machine.
 #
-# Take four processes, each with a gradient of a million numbers. If each sends all of it to
-# the three others, that's three million numbers per process. **How few can it be?**
+# Take four processes, each with a gradient of a million numbers. If each sends it to the three
+# others, that's three million numbers per process. **How few can it be?**
 #
-# Put them in a ring, as at the bottom left, and cut each gradient into four *chunks*. In the
-# panels, a row is a process and a column a chunk. All the gradients are ones, so a 3
-# is a sum with three processes in it. A red frame marks what has just arrived.
+# Put them in a ring, and cut each gradient into four *chunks*. In the panels, a row is a
+# process and a column a chunk. All the gradients are ones, so a 3 is a sum with three
+# processes in it. A red frame marks what has just arrived.
 
 # %% tags=["hide-input"]
 held = torch.ones(4, 4)
@@ -391,13 +393,18 @@ figures.show(*drawings.ring(torch.stack(frames)))
 
 
 # %% [markdown]
-# In the first round, process $i$ sends its chunk $i$ to the next process, which adds it to its
-# own. In every later round, each passes on the chunk that it has just received. After three
-# rounds, every chunk is a finished sum somewhere: a 4. From then on, a process just keeps
-# what it receives. In code:
+# First, process $i$ sends its chunk $i$ to the next process, which adds it to its own. From
+# then on, each passes on the chunk that it has just received. After three rounds, every chunk
+# is a finished sum somewhere: a 4. The last three rounds only hand those sums around.
+#
+# That's six rounds of a quarter of a million, so each process sends one and a half million
+# numbers instead of three. With $p$ processes and a gradient of $m$ numbers, it's
+# $2 \, (p - 1) / p \cdot m$: less than $2m$, however many machines you have. No method can
+# send less, as [Patarasuk and Yuan 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove.
+# The folded cells below have the ring in code.
 
 
-# %%
+# %% tags=["hide-input"]
 def ring_round(chunks, turn):
     """`chunks[i]` are those of process i, which sends one to the next."""
     count = len(chunks)
@@ -413,7 +420,7 @@ def ring_round(chunks, turn):
             neighbour[place] = chunk
 
 
-# %%
+# %% tags=["hide-input"]
 def all_reduce(vectors):
     """Each of these vectors becomes the sum of all of them."""
     chunks = [list(vector.chunk(len(vectors))) for vector in vectors]
@@ -435,16 +442,11 @@ print("checked: everyone has the sum, and the picture shows how")
 
 
 # %% [markdown]
-# Six rounds of a quarter of a million are one and a half million numbers. With $p$ processes
-# and a gradient of $m$ numbers, each process sends $2 \, (p - 1) / p \cdot m$. However many
-# machines you have, that's less than $2m$. No method can send less, as [Patarasuk and Yuan
-# 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove.
-#
 # ### Two processes at work
 #
-# Now for two real ones. They have to agree on the images without exchanging a word. So the
-# order of the images isn't drawn from a random state: it's *computed*, from the seed and the
-# number of the epoch.
+# Now for two real processes. They have to agree on the images without exchanging a word. So
+# the order of the images isn't drawn from a random state: it's *computed*, from the seed and
+# the number of the epoch.
 
 
 # %%
@@ -473,9 +475,8 @@ def worker(share, count, divide_by):
 
 
 # %% [markdown] tags=["predict"]
-# Each process takes its share of those rows, and after the backward pass comes what's new.
-# PyTorch's `dist.all_reduce` (`dist` is `torch.distributed`) does what yours does. We want the
-# mean, so we divide its sum:
+# Each process takes its share of those rows. After the backward pass, PyTorch's `all_reduce`
+# adds up all the gradients. We want their mean, so we divide:
 #
 # ```
 # for weight in model.parameters():
@@ -483,12 +484,12 @@ def worker(share, count, divide_by):
 #     weight.grad /= 2
 # ```
 #
-# We take ten steps in two Python programs, three times: done *right*, and with two mistakes
-# that people really make. In the run *same images*, both processes take the first share. In
-# *sum*, nobody divides by two. For comparison, a single process takes the same ten steps on
-# whole batches. The distance from its first weights to its last counts as 100 percent.
+# We take ten steps in two Python programs, done *right*, and then with two mistakes that people
+# really make. In the run *same images*, both processes take the first share. In *sum*, nobody
+# divides by two. The goal is where a single process ends, if it takes the same ten steps on
+# whole batches. Its whole way, from its first weights to its last, counts as 100 percent.
 #
-# **Which mistake ends further from the last weights of the single process?**
+# **Which mistake ends further from the goal?**
 #
 # * *same images*
 # * *sum*
@@ -580,18 +581,79 @@ for name, ends in found.items():
 
 # %% [markdown]
 # None of them raises an error. Done right, two processes end where one does, except for the
-# last digits. With the same images you end further away than the whole distance: [half a
+# last digits. With the same images you end further from the goal than you began: [half a
 # batch](#Half-a-batch) points somewhere else. The sum hardly matters, because Adam divides by
 # the gradient's size. (Exercise 1 asks what happens without Adam.)
 #
-# The second reading has PyTorch's ready-made version, [DDP](#DDP-and-FSDP), and measures [how
-# much faster](#How-much-faster-two-processes-are) two processes are.
+# And does sharing pay? These networks are too small to tell. So two folded cells take a larger
+# ViT, and give batches of 64 to one process and then to two:
+
+
+# %% tags=["hide-input"]
+def images_per_second(count, number):
+    """Images per second of `count` processes, and all-reduce's share."""
+    torch.manual_seed(0)
+    model = ViT(28, 4, 1, 10, embed_dim=192, depth=6, num_heads=3, mlp_dim=768)
+    optimizer = AdamW(model.parameters())
+    rows = rows_of(0)[: 64 // count]
+    together = 0.0
+    for step in range(number + 1):
+        if step == 1:  # the first is slower
+            begin, together = time.perf_counter(), 0.0
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        computed = time.perf_counter()
+        for weight in model.parameters() if count > 1 else ():
+            dist.all_reduce(weight.grad)
+            weight.grad /= count
+        together += time.perf_counter() - computed
+        optimizer.step()
+    spent = time.perf_counter() - begin
+    return number * count * len(rows) / spent, together / spent
+
+
+# %% tags=["hide-input"]
+RACE = """
+rank, count = int(sys.argv[1]), int(sys.argv[3])
+store = dist.FileStore(sys.argv[2], count)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+print(*images_per_second(count, int(sys.argv[4])))
+dist.destroy_process_group()
+"""
+
+
+# %% tags=["hide-input"]
+def race(count):
+    """What `images_per_second` says in the first of `count` processes."""
+    words = (folder / f"race {count}", count, 1 if TIER == "smoke" else 8)
+    racing = [
+        start([rows_of, images_per_second], RACE, rank, *words)
+        for rank in range(count)
+    ]
+    try:
+        told = [each.communicate(timeout=300)[0] for each in racing]
+    finally:
+        for process in racing:
+            process.kill()
+    return map(float, told[0].split())
+
+
+(one, _), (two, share) = race(1), race(2)
+print(f"{os.cpu_count()} processors: two processes are", end=" ")
+print(f"{two / one:.1f} times as fast as one")
+print(f"{share:.0%} of their time goes into adding up gradients")
+
+
+# %% [markdown]
+# Faster, though not twice as fast. Adding up takes time, each process takes a whole step of the
+# optimizer for half of the images, and while this page ran, the two shared their machine with
+# other programs. (PyTorch's ready-made version is called [DDP](#DDP-and-FSDP).)
 #
 # ## Cut the run in two
 #
-# Back to the accident. What should we have saved, besides the weights? Four more things
-# change from step to step: the optimizer with Adam's means, the average, the number of the
-# step, and the state of the random numbers, from which the next images are drawn.
+# Back to the accident at the top. What should we have saved, besides the weights? Four more
+# things change from step to step: the optimizer with Adam's means, the average, the number of
+# the step, and the state of the random numbers, from which the next images are drawn.
 
 
 # %%
@@ -616,9 +678,9 @@ def put_back(run, saved):
 
 # %% [markdown] tags=["predict"]
 # `put_back`, in a folded cell, makes a run what it was. Now we leave these things out, one at a
-# time, and finally everything but the weights, as in the accident at the top. How far does the
-# average end from the undisturbed one, again in percent of the distance that the undisturbed
-# run covers? Losing the weights is the worst, of course.
+# time, and finally everything but the weights. How far from the undisturbed average does the
+# run end? Again 100 percent is the whole way of the undisturbed run. Losing the weights is the
+# worst, of course.
 #
 # **What's the worst to forget after them?**
 #
@@ -669,26 +731,20 @@ assert all(min(distances) > 0 for distances in by_name.values())
 print("checked: with nothing left out it's exactly 0, on every seed")
 
 # %% [markdown]
-# The number of the step! Forget a single integer, and you end half the whole way from where
-# you should be. Forget everything but the weights, and it's hardly more. (The grey dots are three seeds, the
-# bars and accuracies their means. With everything saved the distance is zero, to the last
-# bit.)
+# The number of the step! Forget a single integer, and you miss the goal by half of the whole
+# way. Forget everything but the weights, and it's hardly more. With nothing forgotten, you hit
+# it to the last bit. (The grey dots are three seeds, the bars and accuracies their means.)
 #
 # Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
 # the step, the run even reads *more* digits: the schedule begins anew, so the learning rate is
-# still high when the run stops. So short a run may gain from that; the longer ones of chapter 5
-# didn't.
+# still high when this short run stops.
 #
-# The average nearly catches up by itself within a few dozen steps. The optimizer doesn't: with
-# empty means, Adam goes another way. [PyTorch's own example of a run that
-# survives](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
-# saves only the weights and the number of the epoch. That's enough for its plain gradient
-# descent, but not for an optimizer with a memory, such as Adam.
+# The average has nearly caught up by itself after our 60 steps. The optimizer hasn't: Adam
+# begins with empty means, and takes another way.
 #
 # And without the random numbers you train on the same images twice. You already have the cure:
 # `rows_of` computes the images from the number of the step, so there's no random state to
-# lose. (The price is small: as written here, every step computes [a whole epoch's
-# order](#A-computed-order-and-its-price).)
+# lose. ([Its price](#A-computed-order-and-its-price) is small.)
 #
 # ## Killed while saving
 #
@@ -706,11 +762,14 @@ except RuntimeError as error:
 
 
 # %% [markdown]
-# If that file has the name of your last checkpoint, as in PyTorch's example, you've lost the
-# old one with the new one, because opening the file for writing emptied it. So write to a
-# second file beside it, make sure that all of it is on the disk, and only then give it the
-# name. If the program dies, the renaming has happened completely or not at all. (A power cut is
-# [harder](#Beyond-a-rename), and this page doesn't test it.)
+# Suppose you wrote it under the name of your last checkpoint, as [PyTorch's own
+# example](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
+# does. Then both are gone: opening a file for writing empties it. (That example also saves
+# nothing but weights and epoch. It's enough for plain gradient descent, but not for Adam.)
+#
+# So write to a second file beside it, make sure that all of it is on the disk, and only then
+# give it the name. If the program dies, the renaming has happened completely or not at all.
+# (What about [a power cut](#Beyond-a-rename)?)
 
 
 # %%
@@ -739,10 +798,9 @@ def program(path):
 
 # %% [markdown]
 # Now we start `program` as a process of its own, and kill it with SIGKILL, the signal that no
-# program can catch. There's no goodbye and no cleaning up. Then we start it again with the
-# same command, and kill it again. Each number is a step, and the kill comes up to 30
-# milliseconds after it. (In the notebook you can pick your own moments: change the list and
-# run the rest.)
+# program can catch: no goodbye, no cleaning up. Then we start it again with the same command,
+# and kill it again. In the list below, each number is a step, and the kill comes up to 30
+# milliseconds after it.
 
 # %% tags=["hide-input"]
 LIFE = """
@@ -779,17 +837,16 @@ moments = [7, 18, 19, 40, 54, 55, 77, 98]  # steps; yours?
 run_file = folder / "run.pt"
 moments = [step for step in moments if step < STEPS - 10]
 starts = [life(run_file, kill_at) for kill_at in [*moments, None]]
-figures.show(*drawings.lives(starts, STEPS))
+figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
-# Every line is a start, every cross a kill, and each new start goes back to the last whole
-# checkpoint. Look at the kill after step 40, and then at where the next line begins: not at 40
-# but at 35. The file for step 40 didn't have its name yet, and the old one was still whole. The
-# same happened at 55. (Had the writing begun? The picture can't tell. In [a harder
-# test](#Beyond-a-rename), 12 of 20 kills came in the middle of a write.)
+# Each new start goes back to the last whole checkpoint. Look at the kill after step 40, and
+# then at where the next line begins: not at 40 but at 35. The file for step 40 didn't have its
+# name yet, and the old one was still whole. The same happened at 55. (The picture can't tell
+# whether the writing had begun. In [a harder test](#Beyond-a-rename), it often had.)
 #
 # And where did our run end? For comparison, here are the same steps in one go. (Their images
-# come from `rows_of`, so the fingerprint isn't the one from the top.)
+# come from `rows_of`, so it's another run than the one at the top.)
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -810,11 +867,11 @@ for ours, theirs in zip(*pair, strict=True):
     assert torch.equal(ours["exp_avg_sq"], theirs["exp_avg_sq"])
 print("checked: Adam's means are the same bytes as well")
 
-
 # %% [markdown]
-# The same bytes. At the top of the page, one accident left you with another network. Now there
-# were eight, and nobody could tell from the result that they ever happened. (That's on one
-# processor with one thread; [elsewhere](#When-bytes-differ), last digits can differ.)
+# The same bytes, and Adam's means agree as well. At the top of the page, one accident was enough
+# for two different fingerprints. Now there were eight, and nobody could tell from the result
+# that they ever happened. (That's on one processor with one thread;
+# [elsewhere](#When-bytes-differ), last digits can differ.)
 #
 # ## What to take with you
 #
@@ -872,76 +929,10 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ## Second reading
 #
-# ### How much faster two processes are
-#
-# The networks above are too small to tell. A hidden cell gives one process, and then two, a
-# larger ViT (six blocks of width 192) and batches of 64 to share.
-
-
-# %% tags=["hide-input"]
-def images_per_second(count, number):
-    """Images per second of `count` processes, and all-reduce's share."""
-    torch.manual_seed(0)
-    model = ViT(28, 4, 1, 10, embed_dim=192, depth=6, num_heads=3, mlp_dim=768)
-    optimizer = AdamW(model.parameters())
-    rows = rows_of(0)[: 64 // count]
-    together = 0.0
-    for step in range(number + 1):
-        if step == 1:  # the first is slower
-            begin, together = time.perf_counter(), 0.0
-        optimizer.zero_grad()
-        F.cross_entropy(model(x[rows]), y[rows]).backward()
-        computed = time.perf_counter()
-        for weight in model.parameters() if count > 1 else ():
-            dist.all_reduce(weight.grad)
-            weight.grad /= count
-        together += time.perf_counter() - computed
-        optimizer.step()
-    spent = time.perf_counter() - begin
-    return number * count * len(rows) / spent, together / spent
-
-
-# %% tags=["hide-input"]
-RACE = """
-rank, count = int(sys.argv[1]), int(sys.argv[3])
-store = dist.FileStore(sys.argv[2], count)
-dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
-print(*images_per_second(count, int(sys.argv[4])))
-dist.destroy_process_group()
-"""
-
-
-# %% tags=["hide-input"]
-def race(count):
-    """What `images_per_second` says in the first of `count` processes."""
-    words = (folder / f"race {count}", count, 1 if TIER == "smoke" else 8)
-    racing = [
-        start([rows_of, images_per_second], RACE, rank, *words)
-        for rank in range(count)
-    ]
-    try:
-        told = [each.communicate(timeout=300)[0] for each in racing]
-    finally:
-        for process in racing:
-            process.kill()
-    return map(float, told[0].split())
-
-
-(one, _), (two, share) = race(1), race(2)
-print(f"{os.cpu_count()} processors: two processes are", end=" ")
-print(f"{two / one:.1f} times as fast as one")
-print(f"{share:.0%} of their time goes into adding up gradients")
-
-# %% [markdown]
-# Adding up takes time, for the messages themselves and for waiting until the slower process is
-# there. But that isn't all that's lost. Each process takes a whole step of the optimizer for
-# half of the images, and the two share the machine's memory with each other, and its
-# processors with other programs, as while this page ran.
-#
 # ### Half a batch
 #
-# Two processes with the same 32 images end further away than the whole distance. As a yardstick,
-# here's where ten steps on *other* images end:
+# Two processes with the same 32 images end further from the goal than they began. As a
+# yardstick, here's where ten steps on *other* images end:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 other = one_process(seed=1)[1]
@@ -1001,12 +992,6 @@ for name in ("ViT-B/16", "ViT-H/14"):
 #
 # In float16, the loss scale of [chapter 7](07_speed.ipynb) also goes into the checkpoint.
 # And if you test on several processes, mind [one trap](#Counting-on-several-processes).
-#
-# ### A quarter instead of a third
-#
-# A backward pass is twice the work of a forward pass, so a fourth forward pass should cost a
-# third more. PyTorch saves some of that: it stops before a block's last product, because the
-# backward pass needs what goes into it, but not what comes out.
 #
 # ### A second run that differs
 #
@@ -1132,8 +1117,8 @@ else:
 #
 # ### Beyond a rename
 #
-# `os.replace` protects you from a program that dies. If the power fails, the new name
-# itself may not have reached the disk, so the package also calls `fsync` on the folder.
+# `os.replace` protects you from a program that dies. If the power fails, which this page
+# doesn't test, the new name itself may not have reached the disk, so the package also calls `fsync` on the folder.
 # And sometimes a disk returns bytes that it was never given. So the package's checkpoints
 # end with a hash of everything before it, and a file whose hash doesn't match is rejected.
 #

@@ -9,8 +9,8 @@ import vitedu
 #
 # Here are three photographs, and the trained network of [chapter 4](04_vit.ipynb), which
 # knows what's in them. We'll ask it twice, and change nothing in between but six numbers.
-# (The hidden function `prepared` turns the photographs into a tensor by `model`'s own
-# rules, and `say` prints the most probable class of each.)
+# (`prepared` turns the photographs into a tensor by `model`'s own rules, and `say` prints the
+# most probable class of each.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -95,13 +95,11 @@ figures.show(*drawings.answers(seen, before, after))
 # ## One matrix, four names
 #
 # A file with trained weights is called a *checkpoint*. In chapter 4 it fitted your class
-# at once, because the names you used there are those of the library timm. Most checkpoints
-# won't be so kind. The network inside is nearly always the paper's, but each library has
+# at once, because the names you used there are those of the library timm. But each library has
 # its own names for the parts, and its own way to lay out the numbers.
 #
-# So the same weights come in many *dialects*. A hidden cell has written ours in four of
-# them. Open such a file, and you get a dict from names to arrays, which PyTorch calls a
-# `state_dict`.
+# So the same weights come in many *dialects*. Here are ours in four of them. Open such a file,
+# and you get a dict from names to arrays, which PyTorch calls a `state_dict`.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import warnings
@@ -172,8 +170,8 @@ figures.show(*drawings.dialects(table))
 # and which for the outputs. The bold line takes it out of the array `x`. Three things can
 # differ:
 #
-# * **The name.** That's only text. It's the only difference between timm's arrays and
-#   torchvision's.
+# * **The name.** That's only text. Between timm's arrays and torchvision's, nothing else
+#   differs.
 # * **What's stacked.** timm and torchvision stack the matrices of queries, keys and
 #   values into one tall array, where the values come last. The other two keep three.
 # * **The order of the axes.** The authors use JAX, Google's library. A matrix of weights,
@@ -182,14 +180,13 @@ figures.show(*drawings.dialects(table))
 #   *transpose* every matrix.
 #
 # The authors also split the outputs by head: `i` is for the inputs, `heads` is 3, and `hd`,
-# the numbers per head, is 64. So of the four arrays, only the authors' tells you how many
-# heads there are.
+# the numbers per head, is 64. So only the authors' array tells you how many heads there are.
 #
 # ## A dialect in two small functions
 #
-# Let's read the authors' file, because it differs from ours in all three ways. Here are its
-# names and shapes, without the other eleven blocks. Arrays with a single axis are left out,
-# too: they only need another name. (The "…" is `Transformer/encoderblock_0`.)
+# Let's read the authors' file, because it differs from ours in all three ways. Here's what it
+# holds, without the other eleven blocks, and without arrays of a single axis, which only need
+# another name. (The "…" is `Transformer/encoderblock_0`.)
 
 # %%
 authors = {
@@ -203,9 +200,9 @@ for name, array in authors.items():
         print(f"{tuple(array.shape)!s:18} {short}")
 
 # %% [markdown]
-# Begin with the matrix from the figure. `rearrange` is the function from [chapter
-# 1](01_images.ipynb): left of the arrow are the axes as they are, right of it the axes as
-# they should be. Do we get timm's matrix?
+# Begin with the matrix from the figure. As in [chapter 1](01_images.ipynb), `rearrange` takes
+# the axes as they are, left of the arrow, and as they should be, right of it. Do we get timm's
+# matrix?
 
 # %%
 from einops import rearrange
@@ -254,10 +251,10 @@ def in_our_order(name, array):
 
 
 # %% [markdown]
-# The names are a table. Each row replaces one piece of text with another, from the top
-# down.
+# The names are a table of fourteen rows, folded here. Each replaces one piece of text with
+# another, from the top down: `LayerNorm_0` becomes `norm1`, and `kernel` becomes `weight`.
 
-# %%
+# %% tags=["hide-input"]
 NAMES = {  # theirs: ours
     "Transformer/posembed_input/pos_embedding": "pos_embed",
     "Transformer/encoder_norm": "norm",
@@ -276,7 +273,7 @@ NAMES = {  # theirs: ours
 }
 
 # %% [markdown]
-# What's left is to stack queries, keys and values, each found by its name.
+# What's left is to stack queries, keys and values:
 
 # %%
 from itertools import product
@@ -303,8 +300,7 @@ state = translate(authors)
 print(len(authors), "arrays of theirs,", len(state), "of ours")
 
 # %% [markdown]
-# Now give the result to your class from chapter 4, in float64 to keep rounding out of the
-# way.
+# Now give the result to your class from chapter 4 (in float64, to keep rounding out of it):
 
 # %%
 from vitedu.plain import ViT
@@ -316,11 +312,9 @@ logits = mine(images)
 say(logits)
 
 # %% [markdown]
-# It looks good. But so did the cat, so let's ask another program. timm can read files like
-# this one, too, with code that was written for those that Google published. A hidden cell
-# has timm build the network, read `authors.npz`, and answer. We give it the photographs,
-# not our tensor, so it scales, crops and normalises them itself. Its logits are in
-# `reference`.
+# It looks good. But so did the cat, so let's ask another program. timm can read `authors.npz`,
+# too, with code of its own. We give it the photographs, not our tensor, so it also scales, crops
+# and normalises them itself. Its logits are in `reference`.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -345,6 +339,7 @@ def apart(logits, reference):
 theirs = timm_vit.state_dict()
 same = sum(torch.equal(state[name].double(), theirs[name]) for name in theirs)
 print(f"{same} of {len(theirs)} arrays are the same")
+print(f"the largest logit is {reference.abs().max():.0f}")
 print(f"your class: {apart(logits, reference):.0e} of the largest logit")
 print(f"the candle: {apart(wrong, reference):.0e} of the largest logit")
 
@@ -358,9 +353,9 @@ assert all(array.is_floating_point() for array in state.values())
 print("checked: if both get timm's tensors, the difference is below 1e-10")
 
 # %% [markdown]
-# All the arrays are the same, and the logits agree to one part in ten million. Even that is
-# only the rounding of the pixels, which both programs prepare in float32. (If yours
-# disagree, here's [how to find the place](#When-the-logits-disagree).)
+# All the arrays are the same, and the logits agree to one part in ten million, which is only
+# the rounding of the pixels. (If yours disagree, here's [how to find the
+# place](#When-the-logits-disagree).)
 #
 # And the network that saw a candle is found out, because timm started from the photographs.
 # Given the same pixels, timm would have said candle, too.
@@ -371,8 +366,8 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 # shows how many there are. But what about a mistake *in* the arrays?
 
 # %% [markdown] tags=["predict"]
-# In `in_our_order`, suppose you flatten `out/kernel` to 192×192 but forget to transpose
-# it. **What will happen?**
+# In `in_our_order`, suppose you join the heads of `out/kernel`, but forget to transpose it.
+# **What will happen?**
 #
 # * the strict load refuses the arrays
 # * it loads, and the answers are a little less sure
@@ -390,8 +385,7 @@ say(broken(images))
 # %% [markdown]
 # "All keys matched successfully", and Hopper is a coil. A strict load compares names and
 # shapes, and a square matrix keeps its shape when you transpose it. Every block has four
-# square ones: queries, keys and values, before you stack them, and the output. If you
-# transpose whatever PyTorch complains about, these four stay wrong.
+# square ones: queries, keys and values, before you stack them, and the output.
 #
 # And some things have no array at all. The arrays alone can't tell you
 #
@@ -407,8 +401,8 @@ say(broken(images))
 #
 # ## What does a silent mistake cost?
 #
-# Let's go wrong on purpose, in ten ways. By *right* we mean the way timm runs this
-# checkpoint. So some of the ten aren't blunders, only another library's habits.
+# Let's go wrong on purpose, in ten ways. (By *right* we mean the way timm runs this
+# checkpoint. Some of the ten are only another library's habits.)
 #
 # Three are in the settings of the network: twelve heads instead of three, the tanh GELU,
 # and an epsilon of $10^{-5}$. Four are in the way a photograph is prepared: ImageNet's mean
@@ -450,8 +444,8 @@ def positions_by_column(state):
 
 # %% [markdown]
 # And one is a classic: some libraries, like OpenCV, read a photograph with blue first, then
-# green, then red (BGR). The hidden function `spoiled` takes the name of a mistake, and
-# gives you a network that makes it.
+# green, then red (BGR). `spoiled`, in a hidden cell, takes the name of a mistake, and gives you
+# a network that makes it.
 
 # %% tags=["hide-input"]
 EDITS = {
@@ -542,28 +536,27 @@ print(f"{record['hardware']}, {record['date']}")
 # of a query and of a key, where it had learned to use 64. (And here's why q and k [can't be
 # swapped](#The-wrong-way-round).)
 #
-# **In the middle, just enough is left to fool you.** With ImageNet's mean and deviation,
-# nearly half of the answers are still right. With pixels from 0 to 1, the other mistake
-# that everybody makes, it's nearly three quarters. You'd take it for a weak network, and
-# start to fine-tune it. (How much you lose depends on the network and the photographs:
-# Olive's ViT-B/16 lost only five points to the same six numbers.)
+# **In the middle, just enough is left to fool you,** from the positions down to the pixels
+# from 0 to 1. You'd take it for a weak network, and start to fine-tune it. (How much you lose
+# depends on the network and the photographs: Olive's ViT-B/16 lost only five points to
+# ImageNet's six numbers.)
 #
 # **At the bottom, accuracy is blind.** With the tanh GELU or the wrong epsilon, not one of
-# the thousand answers changes, although the dots show that the logits do. Bilinear resizing
-# even gets a few *more* right, though [too few to mean anything](#The-whole-table).
+# the thousand answers changes, although the dots show that the logits do. (The largest logit of
+# our three photographs was 15, so the GELU's 0.05 is three thousandths of that.) Squashed and
+# bilinear photographs make a difference [too small to mean anything](#The-whole-table).
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one. First
 # > compare *logits* with another program's, and let that program prepare the photograph
-# > itself. In float32, expect a difference of about a millionth of the largest logit. If
-# > it's a few thousandths, the other program may only shrink photographs in its own way:
-# > give both the same pixels, and look again. Then count right answers.
+# > itself. In float32, expect a difference of about a millionth of the largest logit. A few
+# > thousandths can be a wrong GELU, or only another way to shrink photographs: give both
+# > the same pixels, and look again. Then count right answers.
 #
 # ## Who did it?
 #
-# Now you're the detective. The hidden function `sabotaged` takes a number and puts one of
-# the ten mistakes into the network, without saying which. Here's case 9, with a rocket on
-# its launch pad. (ImageNet has no such class.) The answer of the healthy network is above,
-# the suspect's below:
+# Now you're the detective. `sabotaged` takes a number and puts one of the ten mistakes into the
+# network, without saying which. Here's case 9, with a rocket on its launch pad. (ImageNet has
+# no such class.) The answer of the healthy network is above, the suspect's below:
 
 # %% tags=["hide-input"]
 from random import Random
@@ -592,8 +585,8 @@ figures.show(*drawings.answers(tensor, *pair))
 # %% [markdown] tags=["predict"]
 # Which of the ten is it? After a mistake in attention, the answer would be nonsense. The
 # GELU, the epsilon and bilinear resizing have an alibi: we tried each, and the answer was
-# still *drilling platform*. That leaves five suspects: ImageNet's mean, pixels from 0 to 1, the squashed
-# photograph, BGR, and the positions by column.
+# still *drilling platform*. That leaves five suspects: ImageNet's mean, pixels from 0 to 1, the
+# squashed photograph, BGR, and the positions by column.
 #
 # You may show both networks one more picture. If their logits agree, the mistake can't be
 # seen in it. **In which picture can exactly one of the five hide?**
@@ -612,9 +605,8 @@ accuse(9, "BGR for RGB")
 # %% [markdown]
 # In grey, the two networks agree to the last digit. A grey pixel is the same number three
 # times, so it doesn't matter which colour comes first, while the other four suspects would
-# have shown. In plain white, four of the five can hide: white is 1 in either range, in every
-# colour and at every position, and only ImageNet's mean turns it into something else. In
-# the mirror none of them can. Here's what the two networks saw, and said:
+# have shown. (In plain white, all but ImageNet's mean could hide, and in the mirror nobody
+# could.) Here's what the two networks saw, and said:
 
 # %% tags=["nbval-check-output", "hide-cell"]
 from PIL import Image
@@ -655,15 +647,15 @@ alt = told + ". ".join(panels).replace("\n", " ") + "."
 figures.show(*photos.pictures(panels, alt))
 
 # %% [markdown]
-# With other numbers you get other cases.
+# In grey even the healthy network says *water tower*: it misses the colours. That's why we
+# compare logits, not answers. (Other numbers give you other cases.)
 #
 # ## Three files that we didn't write
 #
-# So far, this book's package wrote every file, and reading your own handwriting proves
-# little. So now others hold the pen. A hidden cell has timm, Hugging Face's transformers
-# and torchvision each build a ViT-Ti/16 of their own. timm has read the weights with its
-# own code, and the other two accept them in their dialects. Then each library saves its
-# network, prepares the photographs, and answers, all with its own code.
+# Until now, this book's package wrote every file, and reading your own handwriting proves
+# little. So let others hold the pen. In hidden cells, timm, Hugging Face's transformers
+# and torchvision each build a ViT-Ti/16 with our weights, save it, prepare the photographs, and
+# answer, all with code of their own.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from timm.models import save_for_hf
@@ -706,9 +698,9 @@ answered["by-torchvision.pth"] = x, their_vit.double().eval()(x.double())
 
 # %% [markdown]
 # On our side, `vitedu.load` does what your `translate` does, for these dialects and some
-# more. It gives you the arrays under your names, and rules for the photographs. The
-# computing is left to your class. It gets the very pixels that the
-# library saw, and then pixels of its own, prepared by the file's rules:
+# more. It gives you the arrays under your names, and rules for the photographs. Your class does
+# the computing, once with the very pixels that the library saw, and once with pixels of its own,
+# prepared by the rules that `load` found:
 
 
 # %%
@@ -726,12 +718,11 @@ def compare(file, rules=None):
 
 
 # %% [markdown] tags=["predict"]
-# timm and transformers save a folder, and torchvision a single file. **Which one brings the
-# candle back?**
+# Your class reads all three. **Which one brings the candle back?**
 #
-# * the folder by timm
-# * the folder by transformers
-# * the file by torchvision
+# * timm's
+# * transformers'
+# * torchvision's
 
 # %% tags=["nbval-ignore-output"]
 for file in answered:
@@ -739,10 +730,12 @@ for file in answered:
 
 # %% [markdown]
 # With the same pixels, all three agree to the last digits of float64, so every array has
-# arrived. But with its own pixels, your class sees the candle again. In the two folders, a
-# JSON file says how to prepare a photograph. torchvision's file has no place for that, so
-# `load` assumes torchvision's habits, and among them are the six numbers from the top of
-# this page. You know what these weights want, though:
+# arrived. But with pixels of its own, your class sees the candle again.
+#
+# timm and transformers save a folder, in which a JSON file says how to prepare a photograph.
+# torchvision saves a single file that can't say it. (We had told torchvision itself.) So `load`
+# assumes torchvision's habits: the six numbers from the top of this page, and another way to
+# shrink and crop, which makes the bow tie. You know what these weights want, though:
 
 # %% tags=["nbval-ignore-output"]
 compare("by-torchvision.pth", rules)
@@ -764,44 +757,28 @@ if "by-transformers" in answered:
 print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 
 # %% [markdown]
-# Three files that other people's code wrote, and your one class gives each library its own
-# answers back. With transformers, two thousandths are left, and they're in the pixels: there
-# torchvision's code has shrunk the photographs. timm and this book use Pillow's, and what
-# both call *bicubic* isn't quite the same.
-#
-# It works the other way round, too. In a terminal, you'd type `vitedu convert by-timm my-vit
-# --to hf` to hand timm's file to people who only have transformers:
-
-# %% tags=["nbval-ignore-output"]
-from vitedu import cli
-
-_ = cli.main("convert by-timm my-vit --to hf".split())
-
-# %% tags=["nbval-check-output", "hide-cell"]
-sent = load_file("my-vit/model.safetensors")
-for name, array in files["Hugging Face"].items():
-    assert torch.equal(sent[name].float(), array.float()), name
-print("checked: my-vit has the arrays of the folder that transformers read")
-
-# %% [markdown]
-# Once you've trained a network on your own photographs, the folder of that run takes the
-# place of `by-timm`. (In the second reading: [what each form can hold](#There-and-back),
-# and, if you're online, [a file from Google](#The-file-they-published).)
+# The candle is out. Three files that other people's code wrote, and your one class gives each
+# library its own answers back, once it knows how the photographs were prepared. (With
+# transformers, two thousandths are left. They're in the pixels, since there torchvision's code
+# has shrunk the photographs, and its *bicubic* isn't quite Pillow's.)
 #
 # ## What to take with you
 #
 # 1. A checkpoint is a dict from names to arrays. To read another library's, translate the
 #    names, stack what belongs together, and put the axes in order.
 # 2. What has no array travels beside the file or not at all: GELU, epsilon, how to
-#    prepare a photograph, and mostly the number of heads.
+#    prepare a photograph, and, in all dialects but the authors', the number of heads.
 # 3. A strict load checks names and shapes, and accuracy finds gross mistakes. For the rest,
 #    compare logits with a program that starts from the same photograph.
+#
+# Whenever you load somebody's weights, go through them in this order: *names, shapes, logits,
+# pixels*.
 #
 # **Five questions**
 #
 # 1. Why do two of the dialects need 200 arrays, and the others only 152?
 # 2. Which matrices of a block can you forget to transpose without PyTorch noticing?
-# 3. How can you read off the number of heads in the authors' file, and why in none of the
+# 3. How can you read off the number of heads in the authors' file, and why can't you in the
 #    others?
 # 4. Name two differences that don't change a single answer on the 1,000 photographs, and
 #    say how you'd find them.
@@ -818,10 +795,9 @@ print("checked: my-vit has the arrays of the folder that transformers read")
 #
 # </details>
 #
-# So files from other libraries run in your class now, and you know how to find out whether
-# the weights arrived in one piece. But they insist on 224×224 pixels, because the table of
-# positions has a row for each of 196 patches and not one more. Your camera has more to
-# offer. Can the same weights read a larger photograph? That's [chapter
+# So files from other libraries run in your class now. But they insist on 224×224 pixels,
+# because the table of positions has a row for each of 196 patches and not one more. Your camera
+# has more to offer. Can the same weights read a larger photograph? That's [chapter
 # 10](10_resolution.ipynb).
 #
 # ## Exercises
@@ -911,8 +887,8 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
 # and inside it you can go on: after the norm, after attention, after the MLP. If they
 # part before the first block, it's the pixels, the patches or the positions. How small is
 # small enough? In float32 two programs differ by about a millionth of the largest number.
-# A wrong epsilon, in the figure above, moves a logit by a thousandth: a careless
-# tolerance lets it through.
+# A wrong epsilon, in the figure above, moves a logit by less than a ten-thousandth of the
+# largest: a careless tolerance lets it through.
 #
 # ### There and back
 #
@@ -933,6 +909,22 @@ for file in ("ViT-Ti/16", *targets.values()):
 # assumes what that library does. ([The reference page](weights.ipynb) says what each form
 # can hold.)
 #
+# It works the other way round, too. In a terminal, you'd type `vitedu convert by-timm my-vit
+# --to hf` to hand timm's file to people who only have transformers. (Or give it the folder of a
+# network that you've trained yourself.)
+
+# %% tags=["nbval-ignore-output"]
+from vitedu import cli
+
+_ = cli.main("convert by-timm my-vit --to hf".split())
+
+# %% tags=["nbval-check-output", "hide-cell"]
+sent = load_file("my-vit/model.safetensors")
+for name, array in files["Hugging Face"].items():
+    assert torch.equal(sent[name].float(), array.float()), name
+print("checked: my-vit has the arrays of the folder that transformers read")
+
+# %% [markdown]
 # ### The file they published
 #
 # Can your dialect read a file that the authors themselves wrote? timm knows the address of
@@ -970,10 +962,8 @@ if published:
     print(same, "of 152 arrays are ours")
 
 # %% [markdown]
-# The book is built without a network, so that's all you see here. Run it, and you'll
-# know more than we do: nobody wrote down where our weights come from, and 152 of 152
-# would prove that it's this file. (The package's tests load other files that the
-# authors' code wrote, and compare with its logits.) Your dialect should read any
+# The book is built without a network, so it's for you to run. (The package's tests load files
+# that the authors' code wrote, and compare with its logits.) Your dialect should read any
 # published ViT of twelve blocks, and after [exercise 3](#Exercises) the others, too.
 #
 # ### A file is not a harmless thing
@@ -1119,7 +1109,7 @@ for name, i in {"first": 0, "last": 11}.items():
 #
 # Two ideas. How sure is the network? Take the mean *entropy* of its answers, which is 0
 # if it's certain and $\ln 1000 \approx 6.9$ if it has no idea. And does it say the same
-# about a photograph and its mirror image? The cell below this solution tries both on five
+# about a photograph and its mirror image? A cell at the end of this page tries both on five
 # photographs.
 #
 # You don't know beforehand how much entropy is too much. But you can compare the settings

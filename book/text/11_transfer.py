@@ -88,17 +88,13 @@ for kind, name in enumerate(KINDS):
 #
 # Your own photographs will be like that, too: the words you need aren't there. **How do you
 # teach a trained network words of your own, with ten photographs for each?**
-
-# %% tags=["hide-input", "margin"]
-figures.show(*figures.network("head"))
-
-# %% [markdown]
+#
 # ## First, train nothing
 #
 # The cheapest idea is to leave the network alone and only cut off its head. What's left
 # turns each photograph into 192 numbers, its *features*. On those you train a linear
 # classifier, which takes a second once every photograph has gone through the network. (The
-# package's `linear_probe` does it: logistic regression, with a penalty on large weights.)
+# package's `linear_probe` does it, with a penalty on large weights.)
 #
 # We have sixty more photographs to learn from, again ten of each kind.
 
@@ -110,7 +106,6 @@ before = probe.logits(unseen.features)
 right = (before.argmax(dim=1) == unseen.labels).sum().item()
 print(f"{right} of 60, where guessing gives 10")
 
-
 # %% [markdown]
 # Seven out of ten, and only the head has seen any waste. Much of what it takes to tell these
 # materials apart was in the network all along, though nobody had asked for it. And that's
@@ -120,6 +115,9 @@ print(f"{right} of 60, where guessing gives 10")
 #
 # Now the whole network. Your class from chapter 4 takes the trained weights. Then its head
 # makes way for a new one, with six outputs and all weights zero:
+
+# %% tags=["hide-input", "margin"]
+figures.show(*figures.network("head"))
 
 
 # %%
@@ -184,7 +182,8 @@ figures.show(*transfer.momentum(cases, rolling))
 
 # %% [markdown]
 # What batches agree on adds up, though not forever: at $v = 10$, the tenth that's lost is as
-# much as the next push of 1. What they disagree on mostly cancels.
+# much as the next push of 1. What they disagree on mostly cancels: the velocity never gets
+# beyond a single push.
 #
 # And the leash? In plain gradient descent, unlike in AdamW, a huge gradient makes a huge
 # step. So take the gradients of all the weight tensors as *one* long vector, and if it's
@@ -265,9 +264,9 @@ print("check: six steps give the weights of the package's own step")
 #
 # Show a network the same sixty photographs again and again, and it learns them by heart. To
 # make that harder, we never show it quite the same picture twice. Each time, we cut out a
-# random box of at least three tenths of the area, enlarge it to 224 pixels, and toss a coin
-# whether to mirror it. Here are two photographs with the boxes of three epochs, and what
-# they cut out (M means that it was mirrored):
+# random box of at least three tenths of the area, stretch it to a square of 224 pixels, and
+# toss a coin whether to mirror it. Here are two photographs with the boxes of three epochs, and
+# what they cut out (M: mirrored):
 
 # %% tags=["hide-input"]
 from vitedu.data.augment.augment import BOX, GEOMETRY
@@ -300,7 +299,7 @@ figures.show(
 )
 
 # %% [markdown]
-# A mirrored bottle is still a bottle. (Chapter 5 couldn't do that: a mirrored 3 isn't a 3.)
+# A mirrored can is still a can. (Chapter 5 couldn't do that: a mirrored 3 isn't a 3.)
 # In code it's one more argument. `views` cuts anew in every epoch:
 
 # %%
@@ -357,15 +356,16 @@ print(f"in {longer:.0%} of the steps the gradient was clipped")
 figures.show(*transfer.run(losses, lengths))
 
 # %% [markdown]
-# That took minutes, and it's no more than the linear classifier got in seconds! Yet the loss
-# is nearly zero: the network knows its own sixty by heart.
+# That took minutes, and it's two fewer than the linear classifier got in seconds! (Two of
+# sixty is a tie.) Yet the loss is nearly zero: the network knows its own sixty by heart.
 #
 # Look at the lower curve, too. The leash isn't there for a rare odd batch: it shortens most
 # of the gradients, and the first ones to less than a tenth.
 #
-# Did training at least change *which* photographs are right? Here are six of the sixty.
-# Below each is what the untouched network said (call it *frozen*), and what the tuned one
-# says:
+# Did training at least change *which* photographs are right? Here are six of the sixty: on the
+# left two that it mended, in the middle two that it spoiled, on the right two that are wrong
+# both times. Below each is what the untouched network said (call it *frozen*), and what the
+# tuned one says:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -383,15 +383,14 @@ titles = [KINDS[unseen.labels[i]] for i in six]
 figures.show(*transfer.answers(pixels[six], titles, said))
 
 # %% [markdown]
-# Not by much. Training mended two (on the left), and it spoiled four. Two of those are in the
-# middle: an apple core is metal now. Sixteen are wrong both times, like the two jars on the
-# right. There the network hasn't become wiser, only surer.
+# Only for six, and an apple core is metal now. With the two jars, the network hasn't become
+# wiser, only surer.
 #
 # ## What decides?
 #
-# Head of zeros, momentum, 5.5 million weights: was any of that worth the trouble? Sixty test
-# photographs are too few to tell. But TrashNet's authors have set aside 431 to test on, and
-# 328 more to choose settings by.
+# Head of zeros, momentum, 5.5 million weights: was any of that worth the trouble? To tell, we
+# need more test photographs. TrashNet's authors have set aside 431, and 328 more to choose
+# settings by.
 #
 # So we trained on the same sixty as you, with three seeds, and changed one thing at a time.
 # Every run ends up knowing its sixty by heart, which tells you nothing. Here's how many of
@@ -402,8 +401,8 @@ record = results.read("trashnet-finetune")["metrics"]
 frozen = results.read("trashnet-frozen")["metrics"]
 ways = {
     "your step": "momentum",
-    "a random head": "momentum, random head",
-    "AdamW": "adamw",
+    "\N{HORIZONTAL ELLIPSIS} with a random head": "momentum, random head",
+    "\N{HORIZONTAL ELLIPSIS} with AdamW": "adamw",
 }
 found = {name: record[f"test/{way}"]["per_seed"] for name, way in ways.items()}
 found["frozen features"] = [frozen["small_probe/431"]["value"]]
@@ -416,7 +415,7 @@ assert (probe.logits(known.features).argmax(1) == known.labels).all()
 # AdamW, at the best rate that we found for it, loses six points. A random head costs eight,
 # at the same rate as yours. (At another rate it may cost less: we didn't try.) Perhaps
 # that's because it moves the trained weights at once, to please a head that means nothing
-# yet. The [second reading](#Who-moves-first) watches both.
+# yet. The [second reading](#Who-moves-first) watches both heads.
 #
 # And then there's the last row. The untouched network is level with the best of them! It
 # already sees so much that ten photographs of each kind can't add a lot. They mostly tell
@@ -425,10 +424,15 @@ assert (probe.logits(known.features).argmax(1) == known.labels).all()
 # ## Thirty times as many
 
 # %% [markdown] tags=["predict"]
-# Let's give it more to learn from: TrashNet's own 1,768 photographs, about thirty times as
-# many. With the network untouched, a linear classifier that learns from all of them still
-# makes 65 mistakes on the 431. Now we take the step that you've written, on all the weights,
-# for five epochs. **How many mistakes are left?**
+# Let's give it more to learn from: all 1,768 photographs that TrashNet offers for training,
+# about thirty times as many. With the network untouched, a linear classifier that learns from
+# all of them still makes 65 mistakes on the 431. Now we take the step that you've written, on
+# all the weights, for five epochs. **How many mistakes are left?**
+#
+# * about as many
+# * about two thirds of them
+# * fewer than half
+# * hardly any
 
 # %% tags=["hide-input"]
 from vitedu.errors import UserError
@@ -467,9 +471,8 @@ print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 # quarter of the test photographs show an object that's among the training photographs, too
 # ([second reading](#The-same-bottle-twice)).
 #
-# So begin with frozen features. They cost you seconds, and tell you what training has to
-# beat. If you have many hundreds of photographs, try training it all. (We've measured 60 and
-# 1,768, and nothing in between.)
+# So begin with frozen features. If you have many hundreds of photographs, try training it all.
+# (We've measured 60 and 1,768, and nothing in between.)
 #
 # ## Four lines that look right
 #
@@ -501,9 +504,8 @@ for _ in range(3):
 # given, and it was given the *old* head. The new one never moves. And since it's all zeros,
 # no gradient gets past it, and nothing else moves either.
 #
-# With a random head you wouldn't notice so easily. There the loss does move, because
-# everything below adapts to a head that never learns. [Exercise 4](#Exercises) shows where
-# that ends.
+# With a random head you wouldn't notice so easily: there the loss does move. [Exercise
+# 4](#Exercises) shows where that ends.
 #
 # > **Remember.** Replace the head first, then make the optimizer. And watch the first three
 # > losses: they begin at $\ln$ of the number of classes, and must move. (Three, because a
@@ -515,8 +517,8 @@ for _ in range(3):
 # folders into one called `mine`. The command below holds out a fifth of every class to test
 # on, unless you've split them into `mine/train` and `mine/val` yourself.
 #
-# Until you have some, a hidden cell has put our sixty into `mine/train`, and the sixty to
-# test on into `mine/val`. `shell` runs a command as your terminal would:
+# If you have none yet, use ours: a hidden cell has put the sixty into `mine/train`, and the
+# sixty to test on into `mine/val`. `shell` runs a command as your terminal would:
 
 # %% tags=["hide-input"]
 import io
@@ -551,9 +553,8 @@ run = "vitedu train finetune data=mine epochs=12 batch_size=12 --out run"
 shell(run, after="step")
 
 # %% [markdown]
-# That's your own step again, behind one line. `report.html` is a page to send to your
-# friends, with the photographs that the network is most wrong about. The network is in that
-# folder, too:
+# That's your own step again, behind one line. `report.html` shows the photographs that the
+# network is most wrong about. The network is in that folder, too:
 
 # %%
 mine = vitedu.load(here / "run", image_size=224)
@@ -563,7 +564,7 @@ with torch.no_grad():
 # %% [markdown]
 # Now fetch your answers! Two networks sort the same twelve photographs, which neither has
 # been trained on. One is the network that you've just trained, on ten of each. In the other
-# only the head was trained, but on all 1,768. (Its answers are on record.)
+# only the head was trained, but on all 1,768. (We ran it beforehand.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 sixty = torch.tensor(frozen["sixty/224"]["answers"])
@@ -583,15 +584,15 @@ print("you      ?")
 # How did you do? (Twelve of twelve is luck: of all sixty, that network gets 49.)
 #
 # Look at no. 9. Would you have called it paper? TrashNet's authors did, and the network that
-# has seen 1,768 of their labels does, too. It has learned what *they* call things. Yours
-# will learn what you call them. An hour ago, it had none of these six words.
+# has seen 1,768 of *their* labels does, too. Yours will learn what you call things. An hour
+# ago, it had none of these six words.
 #
 # ## What to take with you
 #
-# 1. A trained network knows more than its words. A linear head on frozen features finds
-#    out in seconds, and that's the number to beat.
-# 2. Training all the weights pays when you have enough photographs. Start it from a head of
-#    zeros.
+# 1. A trained network knows more than its words. A linear head on frozen features shows in
+#    seconds how much, and its score is the number to beat.
+# 2. Training all the weights paid with 1,768 photographs, not with sixty. Start from a head
+#    of zeros: with sixty, a random one cost us eight points.
 # 3. Replace the head, then make the optimizer. The first three losses tell you if you
 #    didn't.
 #
@@ -705,19 +706,12 @@ for name in ("probe", "nearest"):
 #
 # ### Slower at the bottom
 #
-# The early blocks of a trained network see edges and colours, which are the same for
-# every task, and the last ones see what the old task was about. Why should they all
-# learn at the same rate? With *layer decay* each block takes, say, three quarters of
-# the rate of the block above it. (Left to itself, our network did the opposite: the last
-# blocks moved least, says [solution 5](#Solutions).) The authors of
-# [MAE](https://arxiv.org/abs/2111.06377) do that, with AdamW. In one line it's
-# `vitedu train finetune data=mine optimizer=adamw lr=1e-4 layer_decay=0.75`.
-
-# %%
-for block in (11, 6, 0):
-    print(f"block {block:2}: {0.75 ** (12 - block):.3f} of the head's rate")
-
-# %% [markdown]
+# With *layer decay*, each block learns at, say, three quarters of the rate of the block above
+# it. The authors of [MAE](https://arxiv.org/abs/2111.06377) do that, with AdamW. In one line
+# it's `vitedu train finetune data=mine optimizer=adamw lr=1e-4 layer_decay=0.75`. We haven't
+# measured what it brings. (Left to itself, our network did the opposite: the last blocks moved
+# least, says [solution 5](#Solutions).)
+#
 # ### A test that proves little
 #
 # Many tutorials fine-tune on [PyTorch's ants and

@@ -120,7 +120,7 @@ for where in ("upper", "lower"):
 #
 # The way to find out is an *ablation*. The word comes from surgery. You take out one part, or
 # swap it for another, leave everything else as it is, train again, and see what's lost. The
-# ViT paper's appendix has several, and here we take the one about positions to a laptop's scale.
+# ViT paper's appendix has one about positions, and here we take it to a laptop's scale.
 # In the drawing, the two filled boxes are where positions can come in: added to the tokens, or
 # told to attention.
 
@@ -194,12 +194,11 @@ for where in ("upper", "lower"):
 
 # %% [markdown]
 # Nearly always! "Left of" is a question about columns, and X3 is *the same vector* in every
-# row. What the network learns about it above is true below. The untrained Y's only disturb it
-# a little.
+# row. What the network learns about it above is true below, and the untrained Y's only disturb
+# it a little.
 #
-# In the 1-D table, the third vector belongs to the third patch of the first row, and the 21st
-# to the patch three rows below it. Nothing says that they share a column. The network would have
-# to learn that, from pictures where it matters.
+# In the 1-D table, vectors 3 and 21 belong to the same column, three rows apart. But nothing says
+# so. The network would have to learn it, from pictures where it matters.
 #
 # ## Not where, but how far
 #
@@ -207,15 +206,6 @@ for where in ("upper", "lower"):
 # and on nothing else. So number the tokens in reading order. What attention is told about two of
 # them is only their *offset*: the place of the query minus the place of the key. The paper calls
 # such positions *relative*.
-#
-# **Take a pencil:** three tokens have the places 0, 1 and 2. Which offsets are there, and how
-# many?
-#
-# <details><summary>The offsets</summary>
-#
-# −2, −1, 0, 1 and 2, so there are five.
-#
-# </details>
 #
 # In every head of attention, each offset $o$ gets a learned vector $\mathbf{r}_o$, as long as a
 # key. A query $\mathbf{q}_i$ is then compared with two things, the key $\mathbf{k}_j$ of
@@ -291,8 +281,9 @@ print(f"lower half: {test(relative, 'lower'):.0f}% right")
 # Perfect! What this network had learned was places, and at those of the lower half it had never
 # met A or B.
 #
-# Was it luck? Here are six more networks, from six seeds. A script trained them, at half the
-# learning rate and with more weight decay. Each arrow leads from before the copy to after it:
+# Was it luck? Here are six more networks, from six seeds. They come from a script with a recipe
+# of its own (half the learning rate, more weight decay), so it wasn't our recipe either. Each
+# arrow is one of them, from before the copy to after it:
 
 # %% tags=["hide-input"]
 before = known["relation/relative/0.5/upper/lower"]["per_seed"]
@@ -309,9 +300,8 @@ print("checked: the copy mends all six")
 # reading](#What's-below-a-coin) says how that can happen.
 #
 # "Relative" sounds like something that can't know where it is. What a part knows is a question
-# for an experiment, not for its name. You could also shut the back door, by leaving the class token
-# out. But then, in 500 steps, the network [doesn't learn the question at
-# all](#Without-a-class-token), not even above the line.
+# for an experiment, not for its name. (You could also shut the back door, and leave the class token
+# out. But [then it doesn't learn the question](#Without-a-class-token), even in 2,000 steps.)
 #
 # ## Would you notice?
 #
@@ -333,20 +323,24 @@ ablations.Pairs(said)
 
 # %% [markdown]
 # Here are all places at once. Each small square is a row of A and a row of B, and bright means
-# right. The white frame holds the rows from training. The number over each map is for both
-# patterns below the line. (Every pair of places is asked once here, so it differs a little from
-# the numbers above.)
+# right. The white frame holds the rows from training. In the dotted one, both patterns are below
+# the line, and the number over the map is for those. (Every pair of places is asked once here, so
+# it differs a little from the numbers above.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 maps = {words: ablations.right_by_rows(each) for words, each in said.items()}
 figures.show(*ablations.by_rows(maps))
+for words in ("1-D", "relative"):
+    mixed = (maps[words][:3, 3:].mean() + maps[words][3:, :3].mean()) / 2
+    print(f"{words}, one pattern above and one below: {mixed:.0f}% right")
 
 # %% [markdown]
-# The first two are at home in the frame alone. With one pattern above the line and one below,
-# they're right more than seven times in ten. But you don't need both places for that: if you only
-# know that A is in the first column, you know that it's on the left.
+# The first two are at home in the white frame alone. With one pattern above the line and one
+# below, they do better than a coin. But you don't need both places for that: if you only know that
+# A is in the first column, you know that it's on the left.
 #
-# The mended one has our copy to thank. The last three know a half that they've never seen.
+# The mended one has our copy to thank. The last three know a half that they've never seen. (In
+# [six other seeds](#What's-below-a-coin) they're right there 92% of the time at worst.)
 
 # %% [markdown] tags=["predict"]
 # And if you had only their answers? Let's call an answer *sure* if its probability is above 0.9. In
@@ -366,9 +360,9 @@ for words in ("1-D", "relative"):
 
 # %% [markdown]
 # Below the line it's still sure more than four times in five. And when it's sure there, it's wrong
-# nearly half of the time! So is *relative*. They hesitate a little more often, but a sure answer
-# doesn't tell you whether they've left the places they know. Their accuracy doesn't either: on new
-# pictures like those in training, it was perfect.
+# nearly half of the time! So is *relative*. Both hesitate a little more often below than above, but
+# a sure answer doesn't tell you whether they've left the places they know. Their accuracy didn't
+# tell you either: on new pictures like those in training, it was perfect.
 #
 # A and B are a toy. But suppose a network reads X-rays, and one day a new machine puts the patient
 # a little lower in the picture. Nobody gets an error message. The doctor gets an answer that sounds
@@ -407,8 +401,8 @@ print("checked: 0.02 is too small for five hundred steps, and 0.5 isn't")
 # %% [markdown]
 # At 0.02 the position is a whisper beside the patch, more than ten times weaker. At 0.5 it's the
 # louder of the two. It isn't obvious that this should matter so much, since AdamW's steps are no
-# smaller for a quiet table. But it does, and we don't know why. Here are both tables, started at
-# 0.02 and at 0.5, trained on the whole picture, three runs each:
+# smaller for a quiet table. But it does, and we don't know why. Here are both tables with both
+# starts, trained on the whole picture, three runs each:
 
 # %% tags=["hide-input"]
 groups = {}
@@ -421,19 +415,17 @@ for kind in ("1-D", "2-D"):
 figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 
 # %% [markdown]
-# With four times as many steps, the quiet 2-D table always gets there, and the quiet 1-D table in
-# two runs of three. In a short ablation you're comparing how *fast* parts learn as much as how good
-# they end up. Before you believe that a part doesn't help, ask whether it ever had a chance.
+# With four times as many steps, the quiet 2-D table gets there in all three runs, and the quiet
+# 1-D table in two of three. In a short ablation you're comparing how *fast* parts learn as much as
+# how good they end up. Before you believe that a part doesn't help, ask whether it ever had a
+# chance.
 #
 # ## What Table 8 doesn't ask
 #
 # A and B are a question about places, and nothing else. What's in a photograph is another kind of
-# question. So we let a ViT with three blocks see 10,000 pictures of CIFAR-10, forty times each, in
-# patches of four pixels, and judge it on others.
-#
-# We compare no positions and the two tables, each with three seeds and its own learning rate,
-# chosen on yet other pictures. Of the other kinds, only the relative one has seen photographs, and
-# too briefly to compare:
+# question. So we show a ViT with three blocks 10,000 pictures of CIFAR-10, forty times each, and
+# judge it on others: without positions, and with each of the two tables. (Three seeds each, at the
+# learning rate that was best for it on yet other pictures.)
 
 # %% tags=["hide-input"]
 photos = results.read("ablations-forty")["metrics"]
@@ -452,10 +444,9 @@ assert loud < quiet
 print("checked: positions are worth points, and a loud start isn't")
 
 # %% [markdown]
-# Without positions it loses four points, six times their standard error. By the rule of [chapter
-# 5](05_mnist.ipynb), [anything above three is a result](#The-rule-about-luck). Between the two
-# tables there's no difference. And the quiet start is fine here, perhaps because it has time to
-# grow in forty rounds. A [louder start](#How-loud?) doesn't help.
+# Without positions it loses four points, and that's [more than luck](#The-rule-about-luck). Between
+# the two tables there's no difference. And the quiet start is fine here, perhaps because it has time
+# to grow in forty rounds. (A [louder one](#How-loud?) doesn't help.)
 #
 # The paper's Table 8 looks the same. A ViT-B/16 with five labels per class of ImageNet gets 61.4%
 # without positions and 64.2% with the 1-D table, and nearly the same with 2-D or relative ones. So
@@ -463,13 +454,13 @@ print("checked: positions are worth points, and a loud start isn't")
 #
 # But now you know what such a table can't show. In photographs a thing may be anywhere, in training
 # as in the test, so no place was left out. With A and B the kinds looked just as even, as long as
-# you stayed above the line.
+# we stayed above the line!
 #
 # ## What to take with you
 #
 # 1. An ablation says what a part is worth *on this task, in this training*. On A and B, a table of
-#    positions was worth everything; started too quietly, it was worth nothing; on photographs, four
-#    points.
+#    positions was worth everything; started too quietly, it was worth nothing in 500 steps; on
+#    photographs, four points.
 # 2. With one vector per patch, a network has to be shown which of them share a column. With X and
 #    Y, sin-cos and RoPE, that's built in.
 # 3. A name proves nothing: copying eighteen vectors showed what "relative" had learned.
@@ -553,10 +544,10 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # tell it every time, and aren't learned either. So there was more to learn in 500 steps, and we
 # don't know why it isn't learned. Only the place seems easy to find.
 #
-# Our pictures make that last number larger than you'd get with a pencil. We draw a column for the
-# pattern on the left, and then one of those behind it for the other. So neighbours are common, and
-# in a third of the pictures the patterns are in the last two columns. If all pairs of columns
-# were equally likely, the offset alone could be right in 76%.
+# If you work that last number out with a pencil, you'll get less, because of how we draw the
+# pictures: first a column for the pattern on the left, then one of those behind it for the other.
+# So neighbours are common, and in a third of the pictures the patterns are in the last two columns.
+# If all pairs of columns were equally likely, the offset alone could be right in 76%.
 #
 # ### What's below a coin
 #
@@ -604,10 +595,10 @@ print("checked: who knows the lower half, and who doesn't")
 figures.show(*ablations.hands([(0, 3), (2, 5)]))
 
 # %% [markdown]
-# In both rows the key is three columns away, so the angle between the two hands is the same. Of the
-# two places, a product of hands knows only that angle. Other numbers of the query and the key turn
-# from row to row in the same way. So the score of two patches depends on how far apart they are,
-# across and down, and not on where.
+# In both rows the key is three columns away, so the angle between the two hands is the same.
+# Multiply the two hands, and only that angle is left of the two places. Other numbers of the query
+# and the key turn from row to row in the same way. So the score of two patches depends on how far
+# apart they are, across and down, and not on where.
 #
 # The class token isn't turned. What it sees of a patch is that patch's own angles, and they do
 # tell the place, as with relative offsets. But column and row have angles of their own, so what the
@@ -626,17 +617,14 @@ figures.show(*ablations.rates(curves))
 
 
 # %% [markdown]
-# We owe you the louder start, which A and B couldn't do without in 500 steps. From 0.001 to 0.008
-# it's two to three points behind the quiet one. [Pooled](#The-rule-about-luck) over every run in
-# this figure, the error of such a difference is 0.55 points. So each of these gaps is a result,
-# though at 0.002 and 0.008 only just. Perhaps a quiet table has time to
-# grow in forty rounds, and a loud one begins as noise on every patch. At 0.016 it has caught up.
-# That's the largest rate that we tried, and the best for the loud start, so a larger one might
-# still help it.
+# We owe you the louder start, which A and B couldn't do without in 500 steps. Here it's two to
+# three points behind the quiet one at every rate but the last, and by the
+# [rule](#The-rule-about-luck) each of these gaps is a result. Perhaps a quiet table has time to
+# grow in forty rounds, and a loud one begins as noise on every patch.
 #
-# Each at the rate that was chosen on other pictures (0.008 for the quiet 1-D table), the loud one
-# is two errors behind, with the error of these chosen runs alone: at the edge of a hint. So there's
-# no loudness that's right everywhere.
+# At 0.016 it has caught up. That's the largest rate that we tried, and the best for the loud start,
+# so a larger one might still help it. Each at its best rate (chosen on other pictures), the loud one
+# is two errors behind, at the edge of a hint. So there's no loudness that's right everywhere.
 
 # %% [markdown]
 # ### Rows, then columns
@@ -696,9 +684,9 @@ for name in ("standard, 2 blocks", "standard, 4 blocks", "axial, 2 blocks"):
 figures.show(*ablations.costs(rivals))
 
 # %% [markdown]
-# Twice as many standard blocks don't help at all in this short training, and the axial network is
-# two points better than either. By the [rule](#The-rule-about-luck), both leads are results.
-# (But each had one learning rate only.)
+# Each had one learning rate only, so don't lean on it too much. But at that rate, twice as many
+# standard blocks don't help at all in this short training, and the axial network is two points
+# better than either, which is a result by the [rule](#The-rule-about-luck).
 # Without the control, you'd have said "twice the weights". With it, our best guess is built-in
 # knowledge, as with X and Y: this network knows from the start what a row is.
 #
@@ -765,13 +753,15 @@ for words in ("none", "1-D, 0.5"):
     print(f"1-D, 0.02 and {words}: {apart:.1f} errors apart")
 
 # %% [markdown]
-# ### Which way to grow?
+# ### Shapes, heads, and what was added since
+#
+# Two more ablations of [that network](#Who-reads-the-answer?) with its class token, each change at
+# its own rate, with three seeds. Take a warning along for both: in four rounds you mostly see who
+# learns *fast*.
 #
 # If you can afford more compute, do you want more blocks, wider tokens, larger MLPs or smaller
 # patches? In the paper's Figure 8 depth helps most and width least, and smaller patches help
-# without a single new weight. Here's the same question for the network that [compared class token
-# and mean](#Who-reads-the-answer?), with its class token, again in four rounds, with three seeds
-# and its own rate for each:
+# without a single new weight. And here?
 
 # %% tags=["hide-input"]
 shapes = results.read("ablations-shapes")["metrics"]
@@ -796,20 +786,14 @@ assert own[0] > own[1] + 3
 print("checked: small patches are ahead, and twelve blocks behind")
 
 # %% [markdown]
-# Smaller patches are ahead, as in the paper, and that's a result. But *larger* ones are ahead, too,
-# by a hint and with less than half of the work, so it isn't simply that more tokens help. Tokens of
-# 64 numbers are ahead by a hint as well. Larger MLPs make no difference that we could see, and
-# neither do depth, width and MLP grown together. And twelve blocks are *worse* than three, which is
-# a result, too. Don't conclude that depth hurts: the deep network is as far behind on its own
-# pictures, so it hasn't learned them yet. The paper's networks train for so long that this is over.
-# In four rounds, once more, you mostly see who learns fast.
-#
-# ### Heads, and what was added since
+# Two things are results. Smaller patches are ahead, as in the paper. And twelve blocks are *worse*
+# than three. Don't conclude that depth hurts: the deep network is as far behind on its own pictures,
+# so it hasn't learned them yet.
 #
 # The paper's head is a linear layer that begins at zero, and in pre-training it has an extra layer.
-# Later networks added other small things: *registers*, spare tokens beside the class token;
-# *QK-norm*, a layer norm on queries and keys; *layer scale*, a learned factor (here 0.1 at first)
-# on all that a block adds. Here's each one alone, in the same network, with its own rate:
+# Later networks added *registers*, spare tokens beside the class token; *QK-norm*, a layer norm on
+# queries and keys; *layer scale*, a learned factor (here 0.1 at first) on all that a block adds.
+# Here's each one alone:
 
 # %% tags=["hide-input"]
 since = results.read("ablations-since")["metrics"]
@@ -830,9 +814,8 @@ print("checked: which changes the rule calls results")
 
 # %% [markdown]
 # By the rule, the lead of the two at the bottom is a result, and so is the extra layer's loss. But
-# four rounds mostly tell who learns *fast*: a head of zeros gives the blocks nothing to learn from
-# in the first step, and an extra layer is one more thing to train. Which is ahead after four
-# hundred rounds, or in a large network, this table can't say.
+# a head of zeros gives the blocks nothing to learn from in the first step, and an extra layer is one
+# more thing to train. Which is ahead after four hundred rounds, this table can't say.
 #
 # ## Where this is in the paper
 #
@@ -848,8 +831,8 @@ print("checked: which changes the rule calls results")
 # * The paper's Table 8 is measured with ViT-B/16 by five-shot accuracy on ImageNet. It doesn't
 #   say how many runs are behind a number.
 # * The glyphs, sin-cos and RoPE aren't in the paper.
-# * Only the positions of the main part have had forty rounds. Heads, later changes, shapes and axes
-#   have had four.
+# * Only the positions of the main part have had forty rounds of photographs. Relative ones, heads,
+#   later changes, shapes and axes have had four, sin-cos and RoPE none.
 # * In its Figure 8 the paper grows from 8 blocks, 1,024 wide, on patches of 32 pixels; we grow from
 #   three, 32 wide, on patches of 8.
 # * Our CIFAR-10 is a copy whose pictures were compressed as JPEG.

@@ -63,11 +63,11 @@ with torch.no_grad():
 figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
 
 # %% [markdown]
-# Cover the bottom row and try to read the middle one. (The sharp squares are the patches that
-# the network was shown, put back in.) The 0 and the 6 come out well, some you may be able to
-# guess, and the 9 is hardly more than a cloud. But look at what it had to go on: twelve scraps,
-# most of them black. To get even this far, you have to know where strokes go on, and how far.
-# Nobody told it that.
+# Cover the bottom row and try to read the middle one. (The sharp squares are what the network
+# was shown, put back in.) The 0 and the 6 come out well, some you may be able to guess, and the
+# 9 is hardly more than a cloud. But look at what it had to go on: twelve scraps, most of them
+# black. To get even this far, you have to know where strokes go on, and how far. Nobody told it
+# that.
 #
 # **What can a network learn from pictures alone, and what is that worth once a few labels
 # come along?**
@@ -93,9 +93,8 @@ noise.argsort(), noise.argsort().argsort(), noise.argsort().argsort() < 2
 
 
 # %% [markdown]
-# For many pictures at once it looks the same. The same number of patches stays in each, so
-# what's left fits into one tensor. (`num_hidden` does the rounding: a quarter of 49 is
-# 12.25, so twelve stay.)
+# For many pictures at once it looks the same. In each, twelve of the 49 patches stay
+# (`num_hidden` does the rounding), so what's left fits into one tensor.
 
 
 # %% tags=["teaches"]
@@ -124,9 +123,9 @@ print("check: 37 of 49 are hidden, in each picture others")
 # ## An encoder that sees a quarter
 #
 # Now comes the idea that makes He et al.'s *masked autoencoder* (MAE) cheap. You might put a
-# blank in the place of every hidden patch. They simply leave the hidden patches out. The
-# encoder is the ViT that you know, here without a class token, and all it gets is twelve
-# tokens instead of 49.
+# blank in the place of every hidden patch. They simply leave the hidden patches out. A ViT
+# doesn't mind, because attention takes any number of tokens. So the encoder is the ViT that
+# you know, here without a class token, and all it gets is twelve tokens.
 
 # %%
 tokens = model.embed(digits)  # (6, 49, 64), positions already added
@@ -134,13 +133,8 @@ visible = tokens[~mask].unflatten(0, (6, 12))  # (6, 12, 64)
 z = model.norm(model.blocks(visible))  # (6, 12, 64)
 z.shape
 
-# %% [markdown] tags=["predict"]
-# A ViT doesn't mind: attention takes any number of tokens. **How much of the blocks' work
-# is left, when three quarters of the tokens are gone?**
-#
-# * about half
-# * a little less than a quarter
-# * about a sixteenth
+# %% [markdown]
+# How much of the blocks' work is left?
 
 # %% tags=["nbval-check-output", "hide-input"]
 from vitedu.budget import macs
@@ -154,8 +148,8 @@ print(f"{quarter / whole:.0%}")
 
 # %% [markdown]
 # The dense layers treat each token by itself, so they cost a quarter. Attention compares pairs,
-# and of the pairs only a sixteenth is left. But with 49 tokens, comparing them is a small part of
-# the work.
+# and of the pairs only a sixteenth is left, but with so few tokens that's a small part of the
+# work.
 #
 # ## A decoder that fills in the rest
 #
@@ -182,8 +176,7 @@ print("check: step by step, it's what model.complete does")
 # %% [markdown]
 # People call the pair *asymmetric*: a large network that understands and never meets a mask
 # token, and a small one that paints, to be thrown away when all you want is features.
-# Together they do 44% of the work that a ViT has with all patches. (It's `all_of_it` in the
-# folded cell above.)
+# Together they do less than half of the work that a ViT has with all patches.
 #
 # What's a good answer? One whose pixels are close to the true ones. Call the set of hidden
 # patches $\mathcal{H}$, their number $|\mathcal{H}|$, their true pixels $\mathbf{x}_i$ and
@@ -225,8 +218,8 @@ figures.show(*unlabelled.losses(run["curve"], guess))
 #
 # ## Does the order matter?
 #
-# In our code positions are added first, then patches are hidden. You could do it the other
-# way round, and save a few additions:
+# In our code, positions are added first, and then patches are hidden. You could do it the
+# other way round, and save a few additions:
 
 
 # %%
@@ -275,18 +268,18 @@ assert (one - other).abs().max() > 0.5
 print("check: hidden first, the encoder can't tell where its patches were")
 
 # %% [markdown]
-# Not at all. The first patch that's left always gets the table's first row, the next one the
+# Not at all. The first patch that's left always gets the first position, the next one the
 # second, wherever they come from. As long as their order stays, the two pictures are the same to
-# the encoder: it knows what is on the scraps, but not where they came from. And no error tells
-# you. (The second reading has [two](#Normalised-pixels) [more](#Labels-that-are-all-the-same)
-# traps of this kind.)
+# the encoder: it knows what is on the scraps, but not where they belong. And no error tells
+# you. The second reading has [two](#Normalised-pixels) [more](#Labels-that-are-all-the-same)
+# traps of this kind.
 #
 # ## Can you read it?
 #
 # A low error is one thing. Can anybody read what the network paints? Let's ask a network
-# that has only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `whole`
-# has 500 test digits, and `reads` tells what share of them it names correctly. `covers` is
-# their mask, and `hidden` is the same for each pixel.
+# that has only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `reads`
+# tells what share of 500 test digits it names correctly, `covers` is their mask, and `hidden`
+# is the same for each pixel.
 
 # %% tags=["hide-input"]
 classifier = vitedu.load("mnist-tiny")
@@ -328,7 +321,7 @@ print("completed:         ", reads(filled))
 #
 # Is that a lot? Let's give it two simple rivals. The first puts the mean of all digits into the
 # holes. The second looks among 2,500 training digits for the one that's most similar where we can
-# see, and copies the rest from there. The error is that of the hidden pixels, as in the loss.
+# see, and copies the rest from there. It's at a disadvantage: our network has seen 60,000.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 average = train.mean(dim=0).expand_as(whole)
@@ -358,9 +351,8 @@ print("check: the copy is further from the truth, and easier to read")
 # %% [markdown]
 # The mean digit is even harder to read than black. But the copy wins, and by far. Now look
 # at its error! Its pixels are *further* from the truth than our network's, and even than
-# the mean digit's. (That one was a little higher in the curve above, where it's over all
-# pixels of the training digits.) How can a worse picture be easier to read? Here are the
-# first six of the 500:
+# the mean digit's. How can a worse picture be easier to read? Here are the first six of the
+# 500:
 
 # %% tags=["hide-input"]
 rows = {"painted": filled[:6], "copied": ways["copied"][:6]}
@@ -369,15 +361,16 @@ figures.show(*unlabelled.completed(shown(whole[:6]), covers[:6], rows))
 
 # %% [markdown]
 # The copy settles for one digit, with sharp strokes. It may be quite a wrong one: look what
-# becomes of the 2, the 1 and the 4. These six are unlucky for it. Over all test digits,
-# it's right more often than our network.
+# becomes of the 2, the 1 and the 4. These six are unlucky for it. Over all 500, it can be read
+# more often than our network's pictures.
 #
 # Our network hedges. Where there could be a 4 or a 9, the squared error is lowest for
 # something between the two, in grey.
 #
 # You can watch it hedge. Choose what it may see: `keep` has a 1 for each patch that stays. Leave
-# about twelve, since that's what it has learned with. On the site you can do it by hand: which
-# patches does it take until the digit can be read?
+# about twelve, since that's what it has learned with. The figure has this strip, and the same
+# one moved or turned. On the site you can do it by hand: which patches does it take until the
+# digit can be read?
 #
 # <div class="try" data-part="mask"></div>
 
@@ -417,17 +410,17 @@ print("check: strips become a 4, and the lower half of this 4 a 9")
 # Every one of them is the 4 on the left. On black, the classifier takes the three strips for a 5,
 # a 4 and a 1. Completed, each is a 4.
 #
-# In the last picture completing does harm. The network sees nothing above the crossbar, and paints
-# a grey cloud on top, round enough for the classifier to say 9. But you'd have had to guess, too:
-# the lower half of this 4 is also the lower half of many a 9. What was hidden is gone. What comes
+# In the last picture completing does harm: above the crossbar the network paints a cloud, round
+# enough for the classifier to say 9. But you'd have had to guess, too, because the lower half of
+# this 4 is also the lower half of many a 9. What was hidden is gone. What comes
 # back is what digits usually look like, and the network found *that* out by itself.
 #
 # ## Frozen, and then set free
 #
 # Nobody needs painted digits. But to paint them, the network may have learned something that's
 # useful once a few labels come along. So now a thousand digits get labels, a hundred of each. The
-# simplest use is to freeze the network and fit a linear classifier on the mean of its tokens, a
-# *linear probe* as in [chapter 13](13_few_shot.ipynb).
+# simplest use is a *linear probe*, as in [chapter 13](13_few_shot.ipynb): freeze the network, and
+# fit a linear classifier on the mean of its tokens.
 
 # %% [markdown] tags=["predict"]
 # On the plain pixels, without any network, a linear probe gets 84% of new digits right.
@@ -447,25 +440,25 @@ for name, words in (("pixels", "pixels"), ("mae-mnist", "MAE's features")):
     print(f"{words:15} {values.mean():.1f} ± {error:.2f}%")
 
 # %% [markdown]
-# No more than on pixels. (By the rule of [chapter 5](05_mnist.ipynb), there's even a hint of less.)
-# So is what it learned worth nothing? Look at the left panel before you believe that. Every marker
-# is one run with its own draw of labels.
+# No more than on pixels, and perhaps a little less. So is what it learned worth nothing? Look at
+# the left panel before you believe that. Every marker is one run with its own draw of labels.
 
 # %% tags=["hide-input"]
 figures.show(*unlabelled.bought(record))
 
 # %% [markdown]
 # With a *single* labelled digit of each kind, MAE's features get nearly half of the new digits
-# right, the pixels only a third, and the same network before training a fifth. It has found out
-# by itself, to some degree, what makes two digits alike. With ten of each, the pixels have caught
-# up.
+# right, the pixels only a third. It has found out by itself, to some degree, what makes two
+# digits alike. With ten of each, the pixels have caught up.
 #
 # The right panel is the other use: set the network free, and fine-tune all of it with the
-# thousand labels. ([Each start has its own learning rate](#Which-rate?), chosen on held-out
-# digits.) After 450 steps MAE's start leads by twenty points. But look at the dashed lines,
-# for the digits that they've learned from. From scratch, the network doesn't know its *own*
-# thousand yet. So MAE's start gets there *sooner*, and that's all we can say here. To count
-# what it's worth in labels, we have to vary their number.
+# thousand labels, each start with [its own learning rate](#Which-rate?). After 450 steps,
+# MAE's start gets **94%, ten points more than the pixels**, which its frozen features couldn't
+# pass. It's also twenty more than from scratch.
+#
+# But look at the dashed lines, for the digits that they've learned from. From scratch, the
+# network doesn't know its *own* thousand yet. So against scratch, all we can say is that MAE's
+# start gets there *sooner*. To count what it's worth in labels, we have to vary their number.
 #
 # ## Counted in labels
 #
@@ -473,9 +466,9 @@ figures.show(*unlabelled.bought(record))
 #
 # * **from scratch**, with random weights;
 # * **MAE**, which has looked at 45,000 photographs, 28 times each, without labels;
-# * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: it
-#   spoils half of the patches (most of them become blanks), and a linear head names [the
-#   mean colour of each](#Masked-patch-prediction), out of 512 colours;
+# * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: half of
+#   the patches are spoilt, and a linear head names [the mean colour of
+#   each](#Masked-patch-prediction);
 # * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
 #
 # The last three did the same amount of work. Then come the labelled photographs, and 400
@@ -504,16 +497,17 @@ figures.show(*unlabelled.by_labels(cifar))
 # thousand.** So in these 400 steps, having looked at pictures without labels saves half of the
 # labels, or more.
 #
-# Take the long arrow with a grain of salt. The more labels there are, the further the
-# network from scratch is from done after 400 steps. With five thousand it knows only half
-# of its own photographs, and in [chapter 6](06_recipe.ipynb) more steps took it to 52.5%
-# (one run). Nor is any of it free: MAE's pretraining went through twelve times as many
-# pictures as the fine-tuning. But nobody had to label them.
+# The *or more* belongs to the 400 steps. With five thousand labels, the network from scratch
+# isn't done yet: it knows only half of its own photographs, and in [chapter
+# 6](06_recipe.ipynb) more steps took one run to 52.5%. Against that, the long arrow would be
+# clearly shorter than 5×.
 #
-# Masked patch prediction bought less: with 500 or a thousand labels it was no better than
-# drawn shapes. (With a thousand, the marks of both cover each other.) And each start was
-# pretrained only once, so other seeds may move the lines. The second reading has [the same
-# at full scale](#At-full-scale) and [what came after](#Since-then).
+# Nor is it free: MAE's pretraining went through twelve times as many pictures as the
+# fine-tuning. But nobody had to label them.
+#
+# Masked patch prediction bought less: with few labels it was no better than drawn shapes. But
+# each start was pretrained only once, so other seeds may move the lines. The second reading
+# has [the same at full scale](#At-full-scale) and [what came after](#Since-then).
 #
 # ## What to take with you
 #
@@ -541,6 +535,15 @@ figures.show(*unlabelled.by_labels(cifar))
 #
 # ## Exercises
 #
+# **And your own pictures?** Put them into `FOLDER`, without sorting. The recipe `mae-shapes`
+# shrinks them and learns from them, in colour. Then sort a few into class folders in `LABELLED`,
+# and fine-tune:
+#
+# ```
+# vitedu train mae-shapes data=FOLDER
+# vitedu train finetune data=LABELLED weights=runs/mae-shapes-…
+# ```
+#
 # ✎ Write `random_mask`, `masked_error` and `colour_classes` again from memory. After
 # `from vitedu import check`, `check.random_mask(random_mask)`,
 # `check.masked_error(masked_error)` and `check.colour_classes(colour_classes)` tell you
@@ -564,15 +567,6 @@ figures.show(*unlabelled.by_labels(cifar))
 # **6.** ★★★ Train on normalised pixels: `vitedu train mae-mnist model.normalised=true`.
 # Fit linear classifiers on the frozen features, as above. Was it worth it, and how many seeds
 # would you need to say so?
-#
-# And your own pictures? Put them into `FOLDER`, without sorting. The recipe `mae-shapes` is for
-# coloured pictures, shrunk to 32 by 32 pixels. Then sort a few into class folders in `LABELLED`,
-# and fine-tune:
-#
-# ```
-# vitedu train mae-shapes data=FOLDER
-# vitedu train finetune data=LABELLED weights=runs/mae-shapes-…
-# ```
 #
 # ## Second reading
 #
@@ -618,9 +612,10 @@ figures.show(*unlabelled.mosaic(shown(cup)[0], asked))
 # * 10% become another patch of the same picture,
 # * 10% stay as they are, though the network doesn't know which.
 #
-# Why keep any? The paper doesn't say, but here's a good reason. Without them, every patch that
-# the network is asked about *and can see* would be a wrong one, so it would learn to distrust
-# what it sees. Later, with labels, there are no mask tokens, and what it sees is all it has.
+# Why keep any? The paper doesn't say, but here's a good reason. Without them, whenever the
+# network is asked about a patch that it can see, that patch would be wrong, and it would learn
+# to distrust its eyes. Later, with labels, there are no mask tokens, and what it sees is all it
+# has.
 #
 # Here's the package's definition:
 
@@ -719,9 +714,9 @@ assert not twice.any()
 print("check: from -1 to 1, more than nine labels in ten are the same")
 
 # %% [markdown]
-# (Digits are grey, so here there are eight classes instead of 512.) Between −1 and 1,
-# everything darker than the middle lands in the lowest class. Divided twice, everything
-# does, and a network that always says *dark* has a loss of 0 and is always right. When a
+# (Digits are grey, so here there are eight classes instead of 512.) Between −1 and 1, all
+# that's darker than the middle lands in the lowest class, and a little more. Divided twice,
+# everything does, and a network that always says *dark* has a loss of 0 and is always right. When a
 # loss gets very low very quickly, look at the labels.
 #
 # ### Three targets
@@ -757,8 +752,9 @@ for name, words in unlabelled.TARGETS.items():
 #
 # ### Which rate?
 #
-# Each start has its own learning rate, the best of six on a thousand held-out digits. (They're one
-# draw of labels, and the best of six numbers flatters. So the three means above are lower.)
+# Each start has its own learning rate, the best of six on a thousand held-out digits. They're one
+# draw of labels, and the best of six numbers flatters. So the means in [the
+# figure](#Frozen,-and-then-set-free) and in the last table are lower.
 
 # %% tags=["hide-input"]
 by_rate = result["config"]["held_out_by_rate"]
@@ -895,7 +891,7 @@ for share in (0.5, 0.75, 0.9):
 #
 # Larger! Nobody ever asked it for these, so it answers anything there. That's why
 # `complete` keeps the visible patches of the picture. These are the six digits from the
-# beginning; over all test digits the error of hidden patches is lower.
+# beginning; over all 500 test digits, the error of hidden patches is 0.19.
 #
 # </details>
 
@@ -913,7 +909,7 @@ print(f"visible {masked_error(found, pixels, ~mask).mean():.2f}")
 # </details>
 
 # %% tags=["hide-cell"]
-empty = patchify(digits, 4).amax(dim=2) < -0.99  # (8, 49)
+empty = patchify(digits, 4).amax(dim=2) < -0.99  # (6, 49)
 with torch.no_grad():
     alone = [
         model.complete(x[None], ~each[None])

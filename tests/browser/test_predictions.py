@@ -114,14 +114,14 @@ def test_without_javascript_and_in_print_everything_is_there(
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{server}book/04_vit.html")
-    assert page.locator("li", has_text="about 0.4").is_visible()
+    assert page.locator("li", has_text="football helmet").is_visible()
     assert page.locator("text=loss 0.7966").is_visible()
     assert page.locator(".predict-box").count() == 0
     assert page.locator("text=ALARM: off by").is_visible()
     context.close()
     opened = visit(f"{server}book/04_vit.html")
     opened.page.emulate_media(media="print")
-    assert opened.page.locator("li", has_text="about 0.4").is_visible()
+    assert opened.page.locator("li", has_text="football helmet").is_visible()
     assert opened.page.locator("text=loss 0.7966").is_visible()
     assert not opened.page.locator(".predict-box").first.is_visible()
 

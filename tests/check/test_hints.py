@@ -24,49 +24,31 @@ from vitedu.model.mae import num_hidden
 from vitedu.model.mpp import LEVELS
 
 ROOT = Path(__file__).parents[2]
-PLAIN = ROOT / "vitedu/plain.py"
-IMAGENET = ROOT / "book/text/12_imagenet.py"
-ABLATIONS = ROOT / "book/text/16_ablations.py"
-INSIDE = ROOT / "book/text/15_inside.py"
-DENSE = ROOT / "vitedu/evaluate/dense.py"
-# where the definition stands that is checked
+# the definitions that are checked, where they stand
+FILES = {
+    "vitedu/plain.py": "patchify PatchEmbedding attention MultiHeadAttention "
+    "MLP EncoderBlock ViT initialise train_step warmup_cosine accuracy",
+    "book/text/03_encoder.py": "layer_norm",
+    "book/text/06_recipe.py": "mixup decay_groups",
+    "book/text/07_speed.py": "LossScaler",
+    "book/text/08_scale.py": "accumulated_step all_reduce",
+    "book/text/11_transfer.py": "finetune_step",
+    "book/text/12_imagenet.py": "real_accuracy",
+    "book/text/13_few_shot.py": "nearest_mean",
+    "vitedu/evaluate/fewshot.py": "least_squares",
+    "book/text/15_inside.py": "attention_distance position_similarity",
+    "book/text/16_ablations.py": "table_2d relative_bias axial",
+    "book/text/17_bias.py": "same_or_different shuffle",
+    "book/text/18_scaling.py": "power_law bootstrap",
+    "vitedu/evaluate/dense.py": "ridge box_targets suppress",
+    "vitedu/model/mae.py": "random_mask masked_error",
+    "vitedu/model/mpp.py": "colour_classes",
+}
+CHECKS = {name.replace("_", ""): name for name in check.__all__}
 PLACES = {
-    "patchify": (PLAIN, "patchify"),
-    "patch_embedding": (PLAIN, "PatchEmbedding"),
-    "attention": (PLAIN, "attention"),
-    "multi_head_attention": (PLAIN, "MultiHeadAttention"),
-    "layer_norm": (ROOT / "book/text/03_encoder.py", "layer_norm"),
-    "mlp": (PLAIN, "MLP"),
-    "encoder_block": (PLAIN, "EncoderBlock"),
-    "vit": (PLAIN, "ViT"),
-    "initialise": (PLAIN, "initialise"),
-    "train_step": (PLAIN, "train_step"),
-    "warmup_cosine": (PLAIN, "warmup_cosine"),
-    "accuracy": (PLAIN, "accuracy"),
-    "mixup": (ROOT / "book/text/06_recipe.py", "mixup"),
-    "decay_groups": (ROOT / "book/text/06_recipe.py", "decay_groups"),
-    "loss_scaler": (ROOT / "book/text/07_speed.py", "LossScaler"),
-    "finetune_step": (ROOT / "book/text/11_transfer.py", "finetune_step"),
-    "nearest_mean": (ROOT / "book/text/13_few_shot.py", "nearest_mean"),
-    "least_squares": (ROOT / "vitedu/evaluate/fewshot.py", "least_squares"),
-    "accumulated_step": (ROOT / "book/text/08_scale.py", "accumulated_step"),
-    "all_reduce": (ROOT / "book/text/08_scale.py", "all_reduce"),
-    "same_or_different": (ROOT / "book/text/17_bias.py", "same_or_different"),
-    "shuffle": (ROOT / "book/text/17_bias.py", "shuffle"),
-    "power_law": (ROOT / "book/text/18_scaling.py", "power_law"),
-    "bootstrap": (ROOT / "book/text/18_scaling.py", "bootstrap"),
-    "real_accuracy": (IMAGENET, "real_accuracy"),
-    "attention_distance": (INSIDE, "attention_distance"),
-    "position_similarity": (INSIDE, "position_similarity"),
-    "table_2d": (ABLATIONS, "table_2d"),
-    "relative_bias": (ABLATIONS, "relative_bias"),
-    "axial": (ABLATIONS, "axial"),
-    "ridge": (DENSE, "ridge"),
-    "box_targets": (DENSE, "box_targets"),
-    "suppress": (DENSE, "suppress"),
-    "random_mask": (ROOT / "vitedu/model/mae.py", "random_mask"),
-    "masked_error": (ROOT / "vitedu/model/mae.py", "masked_error"),
-    "colour_classes": (ROOT / "vitedu/model/mpp.py", "colour_classes"),
+    CHECKS[called.replace("_", "").lower()]: (ROOT / path, called)
+    for path, names in FILES.items()
+    for called in names.split()
 }
 
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import torch
 import torch.nn.functional as F
+from matplotlib.colors import to_hex
 
 from vitedu.figures.chapters import beyond
 from vitedu.figures.palette import CLASS, PATCHES
@@ -15,7 +16,8 @@ from vitedu.figures.palette import CLASS, PATCHES
 def test_each_new_picture_gets_its_outline():
     masks = torch.zeros(3, 16, 16, dtype=torch.bool)
     masks[:, 4:12, 4:12] = True
-    figure, alt = beyond.outlines(torch.rand(3, 3, 16, 16), masks, 81.6)
+    pictures = torch.rand(3, 3, 16, 16)
+    figure, alt = beyond.outlines(pictures, masks, ~masks, 81.6)
     drawn = [axes for axes in figure.axes if axes.images]
     assert [len(axes.collections) for axes in drawn] == [2, 2, 2]
     assert alt.startswith("3 new") and "82%" in alt
@@ -68,7 +70,7 @@ def test_a_patch_gets_the_outline_of_what_is_like_it():
     like = torch.zeros(4, 4)
     like[:, :2] = 1.0
     figure, alt = beyond.pointed(
-        torch.rand(3, 16, 16), {"suit": (1, 0)}, [like], torch.rand(4, 4, 3)
+        torch.rand(3, 16, 16), {"suit": (1, 0)}, [like]
     )
     assert len(figure.axes[0].collections) == 2 and "suit 50%" in alt
 
@@ -118,13 +120,16 @@ def test_cells_have_the_colour_of_their_kind():
     dashed = [box.get_linestyle() not in ("-", "solid") for box in drawn]
     assert dashed == [False, True, False]
     assert missed.get_bbox().bounds == (4, 5, 4, 4)
+    assert to_hex(missed.get_edgecolor()) == PATCHES.lower()
     assert "2 red cells (1 right)" in alt and alt.endswith("dashed; 1 missed.")
 
 
 def test_counts_are_off_by_their_mean_difference():
+    names = ("red", "white", "platelets")
     pairs = [[[3, 1, 0], [5, 1, 2]], [[4, 1, 0], [3, 1, 0]]]
-    figure, alt = beyond.counted(pairs, ("red", "white", "platelets"))
+    figure, alt = beyond.counted(pairs, [3.5, 1, 1], names)
     assert len(figure.axes) == 3
+    assert list(figure.axes[0].lines[1].get_ydata()) == [3.5, 3.5]
     red, white, _ = (axes.collections[0] for axes in figure.axes)
     assert len(red.get_offsets()) == 2 and len(white.get_offsets()) == 1
     assert alt.endswith("red 1.5, white 0.0, platelets 1.0.")

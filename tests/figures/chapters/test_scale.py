@@ -50,8 +50,11 @@ def test_what_is_left_out_has_its_distance_and_its_accuracy():
 
 def test_every_start_is_a_line_and_every_kill_a_cross():
     starts = [(0, 23, True), (20, 71, True), (70, 100, False)]
-    figure, alt = scale.lives([scale.Life(*each) for each in starts], 100)
+    lives = [scale.Life(*each) for each in starts]
+    figure, alt = scale.lives(lives, 100, saves=5)
     (axes,) = figure.axes
+    assert words(axes) == ["killed", "done", "grey lines: saves"]
+    assert {5, 95} < set(axes.get_xticks(minor=True))
     spans = [list(line.get_xdata()) for line in axes.lines[::2]]
     assert spans == [[0, 23], [20, 71], [70, 100]]
     markers = [line.get_marker() for line in axes.lines[1::2]]

@@ -36,7 +36,7 @@ def test_a_map_shows_which_positions_are_like_that_of_its_patch():
     # 4 by 4 places: a column has one direction
     figure, alt = vit.neighbours(torch.eye(4).repeat(4, 1), (1, 7))
     first, second, scale = figure.axes
-    assert [x.get_title() for x in (first, second)] == ["patch 1", "patch 7"]
+    assert [x.get_title() for x in (first, second)] == ["token 1", "token 7"]
     for axes, column in (first, 0), (second, 2):
         shown = axes.images[0].get_array()
         assert (shown[:, column] == 1).all() and shown.sum() == 4

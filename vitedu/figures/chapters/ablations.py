@@ -167,7 +167,7 @@ def right_by_rows(tenths: str) -> Tensor:
 
 
 def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
-    """Percents right (row of A, row of B), with the trained rows framed."""
+    """Percents right (row of A, row of B): trained and lower rows framed."""
     columns = min(3, len(maps))
     lines = -(-len(maps) // columns)
     size = WIDTH, lines * WIDTH / columns + 0.9
@@ -179,6 +179,8 @@ def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
         look["transform"] = axes.transData
         half = GRID // 2
         rectangle(axes, (-0.5, -0.5), (half, half), **look)
+        look |= {"ec": "black", "lw": 1.5, "ls": ":"}
+        rectangle(axes, (half - 0.5, half - 0.5), (half, half), **look)
         share = right[half:, half:].mean().item()
         axes.set_title(f"{name}\n{share:.0f}% below", fontsize=11)
         ticks = range(GRID), [str(x + 1) for x in range(GRID)]
@@ -198,7 +200,8 @@ def by_rows(maps: Mapping[str, Tensor]) -> "tuple[Figure, str]":
     bar.set_label("right (%)", fontsize=11)
     alt = (
         "Maps of how often a network is right, by the row of A and that of B; "
-        f"a white frame holds the rows it was trained on. {'; '.join(told)}."
+        f"a white frame holds the rows it was trained on, a dotted one those "
+        f"below. {'; '.join(told)}."
     )
     return figure, alt
 

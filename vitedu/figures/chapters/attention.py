@@ -176,6 +176,8 @@ def learned(
         axes.plot((-0.5, 15.5), (-0.5, 15.5), ":", color="white", lw=1)
         axes.plot(-1.1, asks, ">", color=DARK, clip_on=False, markersize=6)
         axes.set(xticks=[], yticks=[], xlim=(-0.5, 15.5), ylim=(15.5, -0.5))
+    look = {"color": "white", "fontsize": 10, "rotation": -45}
+    others[0].text(9, 6.2, "itself", ha="center", va="center", **look)
     for axes in (others[0], others[2]):
         axes.set_ylabel("asks", fontsize=11, labelpad=10)
     for axes in others[2:]:

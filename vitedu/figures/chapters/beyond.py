@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOOKS = ((CLASS, 1.4), (PATCHES, 2.4), (ATTENTION, 2.0))
 KIN_SIZES = 24  # numbers of a token that the page is sent
 KIN_SIDE = 256  # pixels of its picture
+OUTLINES = PATCHES, CLASS, ATTENTION  # of named patches, in this order
 LINES = ((10, PALE, "o"), (40, PATCHES, "s"), (1000, CLASS, "^"))
 
 
@@ -37,20 +38,33 @@ def _grid(rows: int, columns: int, more: float = 0.0) -> "tuple[Any, Any]":
     return figure, grid
 
 
+def _outline(
+    axes: Any, mask: Tensor, looks: Sequence[tuple[str, float]]
+) -> None:
+    """Lines round what is above one half: (colour, width), one on another."""
+    for color, width in looks:
+        look = {"colors": color, "linewidths": width}
+        axes.contour(mask.float().numpy(), levels=[0.5], **look)
+
+
 def outlines(
-    pictures: Tensor, drawn: Tensor, iou: float
+    pictures: Tensor, drawn: Tensor, true: Tensor, iou: float
 ) -> "tuple[Figure, str]":
-    """Pictures (b, 3, h, w) in 0..1, and masks (b, h, w) as outlines."""
+    """Pictures (b, 3, h, w) in 0..1, and masks (b, h, w) as outlines.
+
+    The `true` ones are black, and below.
+    """
     figure, grid = _grid(2, (len(pictures) + 1) // 2)
-    for axes, picture, mask in zip(grid.flat, pictures, drawn, strict=False):
+    for axes, picture, mask, truth in zip(
+        grid.flat, pictures, drawn, true, strict=False
+    ):
         draw_picture(axes, picture)
-        for color, width in (("black", 3.4), ("white", 1.8)):
-            look = {"colors": color, "linewidths": width}
-            axes.contour(mask.float().numpy(), levels=[0.5], **look)
+        _outline(axes, truth, [("black", 1.2)])
+        _outline(axes, mask, [("white", 2.0)])
     alt = (
         f"{len(pictures)} new drawn pictures, each with one shape on textured "
-        f"ground, and the outline that was found round it: mean IoU "
-        f"{iou:.0f}%."
+        f"ground, the outline that was found round it, and the true one: mean "
+        f"IoU {iou:.0f}%."
     )
     return figure, alt
 
@@ -157,30 +171,27 @@ def pointed(
     picture: Tensor,
     patches: Mapping[str, tuple[int, int]],
     maps: Sequence[Tensor],
-    colors: Tensor,
 ) -> "tuple[Figure, str]":
     """A photograph (3, h, w), outlined where it is like named patches.
 
-    `maps` (gh, gw) say how similar; beside it its components (gh, gw, 3).
+    `maps` (gh, gw) say how similar.
     """
-    figure, grid = _grid(1, 2)
-    left, right = grid.flat
-    draw_picture(left, picture)
-    right.imshow((colors * 15).round().numpy() / 15)
+    figure, grid = _grid(1, 1)
+    axes = grid[0, 0]
+    draw_picture(axes, picture)
     shares = []
-    for (name, patch), each in zip(patches.items(), maps, strict=True):
+    for color, (name, patch), each in zip(
+        OUTLINES, patches.items(), maps, strict=False
+    ):
         size = tuple(picture.shape[1:])
         fine = F.interpolate(each[None, None], size=size, mode="bilinear")[0, 0]
-        for color, width in (("black", 3.4), ("white", 1.8)):
-            look = {"colors": color, "linewidths": width}
-            left.contour(fine.numpy(), levels=[0.5], **look)
+        _outline(axes, fine, [("white", 5.5), (color, 3)])
         side = picture.shape[1] / len(each)
-        frame_patch(left, patch, side, (("black", 4), ("white", 1.5)))
+        frame_patch(axes, patch, side, (("white", 5.5), (color, 3)))
         shares.append(f"{name} {(fine > 0.5).double().mean().item():.0%}")
     alt = (
         f"A photograph with {len(patches)} framed patches, and outlines of "
-        f"what is like them: {', '.join(shares)} of the picture. Beside it, "
-        "the patches as colours."
+        f"what is like them: {', '.join(shares)} of the picture."
     )
     return figure, alt
 
@@ -291,9 +302,10 @@ def cells(
         axes.text(
             0.02 + 0.34 * k, -0.07, words, fontsize=12, weight="bold", **look
         )
-    for x, y, x2, y2 in torch.cat([torch.zeros(0, 4), *missed]).tolist():
-        box = {"fill": False, "ec": "black", "lw": 1.3, "ls": ":"}
-        rectangle(axes, (x, y), (x2 - x, y2 - y), **box)
+    for (color, _), some in zip(LOOKS, missed, strict=False):
+        for x, y, x2, y2 in some.tolist():
+            box = {"fill": False, "ec": color, "lw": 2, "ls": ":"}
+            rectangle(axes, (x, y), (x2 - x, y2 - y), **box)
     if right is not None:
         words = "dashed: fits no true box   dotted: missed"
         axes.set_anchor("N")  # room for the words
@@ -312,27 +324,31 @@ def cells(
 
 
 def counted(
-    pairs: Sequence[Sequence[Sequence[int]]], names: Sequence[str]
+    pairs: Sequence[Sequence[Sequence[int]]],
+    always: Sequence[float],
+    names: Sequence[str],
 ) -> "tuple[Figure, str]":
     """Cells counted and true, (pictures, classes) each.
 
-    A dot is as large as there are pictures with these two numbers, and a line
-    is at the mean of the true ones.
+    A dot is as large as there are pictures with these two numbers. The rival,
+    who `always` gives the same number, is a dashed line.
     """
     found, true = (torch.tensor(each) for each in pairs)
-    figure, grid = chart(WIDTH, 2.7, 1, len(names))
+    figure, grid = chart(WIDTH, 2.3, 1, len(names))
     listed = []
     for k, (axes, name) in enumerate(zip(grid, names, strict=True)):
         both = torch.stack([true[:, k], found[:, k]], dim=1)
         places, times = both.unique(dim=0, return_counts=True)
-        most, mean = int(both.max()) + 1, true[:, k].double().mean().item()
+        most = int(both.max()) + 1
         axes.plot([0, most], [0, most], color=DARK, linewidth=1)
-        axes.axhline(mean, color="0.5", linestyle="--", linewidth=1)
+        axes.axhline(always[k], color="0.5", linestyle="--", linewidth=1)
         look = {"color": LOOKS[k][0], "alpha": 0.6, "lw": 0, "zorder": 3}
         axes.scatter(*places.T, s=7 * times + 5, **look)
         axes.set_title(name, fontsize=11)
         axes.set(xlim=(-0.6, most + 0.6), ylim=(-0.6, most + 0.6))
-        axes.set_aspect("equal")
+        step = 5 if most > 10 else 1
+        ticks = range(0, most + 1, step)
+        axes.set(xticks=ticks, yticks=ticks, aspect="equal")
         axes.set_xlabel("true", fontsize=11)
         bare(axes)
         off = (found[:, k] - true[:, k]).double().abs().mean().item()

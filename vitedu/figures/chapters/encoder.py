@@ -252,8 +252,8 @@ def parts(
     """What several networks say of several photographs: a row per network.
 
     `guesses` has a (name, probability) per photograph under the network's name,
-    `beside` more columns of words under their heads, and `pictures`
-    (3, h, w) in 0..1 the photographs.
+    `beside` more columns of words under their heads, about the first of the
+    photographs `pictures`, (3, h, w) in 0..1.
     """
     width, left, right, high, head = 500, 84, 86, 44, 118
     wide = (width - left - right) / len(pictures)
@@ -267,6 +267,8 @@ def parts(
     places = [width - right + (n + 0.5) * step for n in range(len(beside))]
     for x, words in zip(places, beside, strict=True):
         label(axes, (x, height - head + 12), words, "black", 9.5)
+    of = f"{next(iter(pictures))}'s"
+    label(axes, (width - right / 2, height - head + 30), of, "black", 9.5)
     for row, (network, said) in enumerate(guesses.items()):
         y = height - head - (row + 0.5) * high
         words = network.replace("no ", "no\n", 1)

@@ -104,9 +104,13 @@ def rehearsal(losses: Sequence[float], start: float) -> "tuple[Figure, str]":
 def epochs(
     losses: Sequence[float], start: float, steps: int
 ) -> "tuple[Figure, str]":
-    """One run's loss, smoothed over a fifth of an epoch, which has `steps`."""
-    figure, axes = chart(WIDTH, 3.3)
-    axes.axhline(start, color=STREAM, linewidth=1, linestyle="--")
+    """One run's loss, smoothed over a fifth of an epoch, which has `steps`.
+
+    An inset has the first epoch alone.
+    """
+    figure, axes = chart(WIDTH, 3.6)
+    line = {"color": STREAM, "linewidth": 1, "linestyle": "--"}
+    axes.axhline(start, label="knowing nothing", **line)
     each = range(1, len(losses) + 1)
     axes.scatter(each, losses, s=5, color=PALE, label="a step")
     width = steps // 5
@@ -115,11 +119,18 @@ def epochs(
     middles = [width * i + (width + 1) / 2 for i in range(len(pieces))]
     words = f"mean of {width} steps"
     axes.plot(middles, means, color=DARK, linewidth=1.8, label=words)
-    axes.legend(loc="center right", fontsize=11, frameon=False)
+    look = {"loc": "center right", "bbox_to_anchor": (1, 0.28)}
+    axes.legend(fontsize=11, frameon=False, **look)
+    inset = axes.inset_axes((0.56, 0.5, 0.42, 0.28), facecolor="none")
+    inset.axhline(start, **line)
+    inset.scatter(each[:steps], losses[:steps], s=5, color=PALE)
+    inset.plot(middles[:5], means[:5], color=DARK, linewidth=1.8)
+    inset.set_title("the first epoch", fontsize=11, color=CLASS)
+    inset.tick_params(labelsize=10)
+    bare(inset)
     axes.axvspan(1, steps, color=CLASS, alpha=0.12, linewidth=0)
     once = "first epoch: each photograph is new"
     note(axes, once, (steps, start), (4, 6), color=CLASS)
-    note(axes, "knowing nothing", (len(losses), start), (0, -15), ha="right")
     axes.set_ylim(0, 1.15 * start)
     axes.set_xticks(range(0, len(losses) + 1, steps))
     axes.grid(axis="x", color=PALE, alpha=0.4)
@@ -174,7 +185,7 @@ def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
     for x, y, words, ha, va in (
         (0, -1.85, "still right", "left", above),
         (1, -1.85, few, "right", above),
-        (0, 0.36, "right by the label", "left", below),
+        (0, 0.36, "start here: right by the label", "left", below),
         (1, -0.36, "wrong", "right", above),
         (first / 2, 1.85, "right\nafter all", "center", below),
         (first + second / 2, 1.85, "no class\nfits", "center", below),

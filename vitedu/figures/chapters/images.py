@@ -143,7 +143,7 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
         _cells(axes, token[:12], (left, 108 - place * step), right - left, side)
     for y in (261, 41):
         label(axes, (middle, y), "\N{VERTICAL ELLIPSIS}")
-    for y, words in ((48, "light: negative"), (32, "dark: positive")):
+    for y, words in ((48, "light: positive"), (32, "dark: negative")):
         label(axes, (227, y), words, fontsize=10.5, ha="left")
     for place in range(shown):
         for y in (330, 108):
@@ -210,11 +210,11 @@ def _cells(
     width: float,
     height: float,
 ) -> None:
-    """Numbers of a token as a row of cells: light (-1) to dark grey (1)."""
+    """Numbers of a token as a row of cells: dark grey (-1) to light (1)."""
     x, y = corner
     side = width / len(token)
     for place, value in enumerate(token.tolist()):
-        shade = str(0.55 - 0.45 * max(-1.0, min(1.0, value)))
+        shade = str(0.55 + 0.45 * max(-1.0, min(1.0, value)))
         look = {"facecolor": shade, "edgecolor": STREAM, "linewidth": 0.8}
         rectangle(axes, (x + place * side, y), (side, height), **look)
 

@@ -158,8 +158,42 @@ def ladder(
     return figure, f"Mistakes on held-out digits, percent: {'; '.join(listed)}."
 
 
-def duel(mistakes: Mapping[str, int]) -> "tuple[Figure, str]":
-    """Misread digits, a bar for each network."""
+def toss(a: int, b: int, names: tuple[str, str]) -> "tuple[Figure, str]":
+    """Images that one of two networks reads alone: the groups a and b, named.
+
+    Their border, and where it would be, by coin tosses, up to two errors.
+    """
+    figure, axes = chart(WIDTH, 1.5)
+    total, error = a + b, math.sqrt(a + b) / 2  # of a
+    axes.barh([0], [a], color=PALE, height=0.5)
+    axes.barh([0], [b], left=[a], color=DARK, height=0.5)
+    low, high = total / 2 - 2 * error, total / 2 + 2 * error
+    axes.axvspan(low, high, color=POSITIONS, alpha=0.5, linewidth=0)
+    for name, count, place, color in (
+        (names[0], a, 0, "black"),
+        (names[1], b, total, "white"),
+    ):
+        side = "right" if place else "left"
+        look = {"ha": side, "va": "center", "color": color}
+        note(
+            axes, f"{count} {name}", (place, 0), (-6 if place else 6, 0), **look
+        )
+    look = {"ha": "center", "va": "bottom"}
+    note(axes, "coin tosses end here", (total / 2, 0.5), (0, 1), 11, **look)
+    axes.set(xlim=(0, total), ylim=(-0.5, 0.5), yticks=[])
+    axes.set_xlabel("images that only one of them gets right")
+    bare(axes, "top", "right", "left")
+    return figure, (
+        f"A bar of {total} images: {a} right {names[0]}, {b} right {names[1]}. "
+        f"By coin tosses the border would nearly always be between {low:.0f} "
+        f"and {high:.0f}."
+    )
+
+
+def duel(
+    mistakes: Mapping[str, int], notes: Mapping[str, str] | None = None
+) -> "tuple[Figure, str]":
+    """Misread digits, a bar for each network, with a note beside some."""
     figure, axes = chart(WIDTH, 0.6 * len(mistakes) + 0.7)
     counts = list(mistakes.values())
     names = [textwrap.fill(name, 16) for name in mistakes]
@@ -167,6 +201,9 @@ def duel(mistakes: Mapping[str, int]) -> "tuple[Figure, str]":
     axes.barh(names, counts, color=colors, height=0.6)
     for row, count in enumerate(counts):
         note(axes, str(count), (count, row), (6, 0), 13, va="center")
+    for name, words in (notes or {}).items():
+        place = (mistakes[name], [*mistakes].index(name))
+        note(axes, words, place, (38, 0), 11, va="center", color=STREAM)
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=13)
     axes.set(

@@ -105,17 +105,16 @@ def parting(
         axes.fill_between(epochs, held, learned, color=PALE, alpha=0.25)
         axes.plot(epochs, learned, "o--", color=STREAM, linewidth=2)
         axes.plot(epochs, held, "o-", color=PATCHES, linewidth=2.5)
-        spread = max(0.0, 9 - (learned[-1] - held[-1])) / 2
-        for words, value, up, color in (
-            ("learned from", learned[-1], spread, STREAM),
-            ("held out", held[-1], -spread, PATCHES),
+        for words, value, up, side, color in (
+            ("learned from", learned[-1], 7, "bottom", STREAM),
+            ("held out", held[-1], -9, "top", PATCHES),
         ):
-            look = {"color": color, "va": "center", "weight": "bold"}
-            point = (epochs[-1], value + up)
-            note(axes, f"{value:.0f}% {words}", point, (8, 0), 11, **look)
+            look = {"color": color, "weight": "bold", "ha": "right", "va": side}
+            point = (epochs[-1], value)
+            note(axes, f"{value:.0f}% {words}", point, (4, up), 11, **look)
         if name:
             axes.set_title(name, fontsize=12)
-        axes.set(ylabel="right (%)", ylim=(0, 100), xlim=(0, 1.65 * epochs[-1]))
+        axes.set(ylabel="right (%)", ylim=(0, 104), xlim=(0, 1.04 * epochs[-1]))
         axes.set_xticks(epochs)
         axes.tick_params(labelsize=11)
         axes.grid(axis="y", alpha=0.3)
@@ -171,6 +170,8 @@ def brings(rows: Sequence[Row], band: float) -> "tuple[Figure, str]":
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(COLORS[row.kind])
     axes.set_ylim(len(rows) - 0.5, -0.6)
+    look = {"color": DARK, "ha": "center", "va": "bottom"}
+    note(axes, "no result", (0, -0.6), (0, 2), 11, **look)
     reached = [value for row in rows for value in row.points]
     axes.set_xlim(min(0, *reached) - 6, max(0, *reached) + 4)
     axes.set_xlabel("points that it brings, held out", fontsize=11)
@@ -189,6 +190,7 @@ def plane(
     moves: Sequence[Move] = (),
     places: Mapping[str, tuple[float, float]] | None = None,
     marks: Mapping[str, float] | None = None,
+    kinds: Mapping[str, str] | None = None,
     *,
     low: float = 20,
     high: float = 100,
@@ -197,9 +199,10 @@ def plane(
 
     `paths` are live runs from epoch to epoch, named at their ends; `moves` lead
     from run to run; `places` are words that name a region; `marks` have no gap
-    to show, only a height.
+    to show, only a height; `kinds` say what the colours of moves mean.
     """
-    figure, axes = chart(WIDTH, (high - low) / (100 - low) * WIDTH + 0.5)
+    ratio = (high - low) / (100 - low)
+    figure, axes = chart(WIDTH, ratio * (WIDTH - 0.75) + 0.6)
     axes.plot([low, 100], [low, 100], "--", color=STREAM, linewidth=1.5)
     look = {"color": STREAM, "rotation": 45, "ha": "center", "va": "center"}
     middle = low + 0.36 * (100 - low)
@@ -208,12 +211,13 @@ def plane(
     told = []
     looks = (
         {"color": STREAM, "ha": "right", "va": "top"},
-        {"color": PATCHES, "ha": "left", "va": "bottom"},
+        {"color": PATCHES, "ha": "left", "va": "center"},
+        {"color": CLASS, "ha": "left", "va": "center"},
     )
     for (name, path), look in zip((paths or {}).items(), looks, strict=False):
-        color, up = look["color"], 7 if look["va"] == "bottom" else -9
-        axes.plot(*zip(*path, strict=True), "o-", color=color, linewidth=2)
-        note(axes, name, path[-1], (4, up), 11, weight="bold", **look)
+        offset = (8, 0) if look["va"] == "center" else (4, -9)
+        axes.plot(*zip(*path, strict=True), "o-", color=look["color"], lw=2)
+        note(axes, name, path[-1], offset, 11, weight="bold", **look)
         told.append(f"{name} ends at {_at(path[-1])}")
     for move in moves:
         color = COLORS[move.kind]
@@ -237,6 +241,10 @@ def plane(
         look = {"color": DARK, "va": "bottom"}
         note(axes, f"{height:.0f}% {words}", (low, height), (5, 1), 11, **look)
         told.append(f"a line at {height:.1f}%, {words}")
+    for row, (kind, words) in enumerate((kinds or {}).items()):
+        look = {"color": COLORS[kind], "va": "top", "weight": "bold"}
+        point = (low, high - 0.22 * (high - low))
+        note(axes, words, point, (8, -16 * row), 11, **look)
     axes.set(xlim=(low, 100), ylim=(low, high), aspect="equal")
     axes.set_xlabel("learned from (% right)", fontsize=11)
     axes.set_ylabel("held out (% right)", fontsize=11)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PATCH = 16  # pixels
-MUCH = 0.4  # of a patch's answer: as bright as all
+MUCH = 0.8  # of a patch's answer: as bright as all
 FEW = 224  # with more pixels a side, the patches' edges are drawn thinner
 # a small hill, whose middles between neighbours are whole numbers again
 HILL = ((0, 4, 0), (4, 8, 4), (0, 4, 0))
@@ -65,7 +65,10 @@ def cuts(
         draw_picture(axes, picture)
         axes.axis("off")
         _, height, width = picture.shape
-        look = {"color": PATCHES, "linewidth": 0.6 * FEW / max(FEW, width)}
+        look = {
+            "color": TINTS[PATCHES],
+            "linewidth": 0.6 * FEW / max(FEW, width),
+        }
         for edge in range(PATCH, width, PATCH):
             axes.axvline(edge - 0.5, **look)
         for edge in range(PATCH, height, PATCH):
@@ -301,31 +304,24 @@ def _step(axes: "Axes", y: float, *code: str) -> None:
 
 
 def where(
-    picture: Tensor, chances: Mapping[str, Tensor]
+    pictures: Tensor, chances: Mapping[str, Tensor]
 ) -> "tuple[Figure, str]":
-    """A wide picture, and below it each patch's chance of some classes.
+    """Photographs, and beside each its patches' chance of some classes.
 
-    The picture is (3, h, w) in 0..1. The chances are (gh, gw), on one scale
-    from 0 to `MUCH`; without any, what a square input would see is framed.
+    The pictures are (n, 3, h, w) in 0..1, the chances (gh, gw) each, on one
+    scale from 0 to `MUCH`.
     """
-    _, height, width = picture.shape
-    rows = 1 + len(chances)
-    inches = rows * (WIDTH * height / width + 0.3) + 0.6 * bool(chances)
-    figure, panels = chart(WIDTH, inches, rows, 1, squeeze=False)
-    first, *others = panels[:, 0]
-    for axes in (first, *others):
+    rows, _, height, width = pictures.shape
+    inches = rows * (WIDTH / 2 * height / width + 0.3) + 0.6
+    figure, panels = chart(WIDTH, inches, rows, 2, squeeze=False)
+    for axes in panels.flat:
         axes.axis("off")
-    draw_picture(first, picture)
-    alt = f"A picture of {height} by {width} pixels"
-    if not chances:
-        left, below = (width - height) / 2, height - 2
-        x = [left, left + height, left + height, left, left]
-        first.plot(x, [1, 1, below, below, 1], color=CLASS, linewidth=3)
-        first.set_title("framed: all that a square input sees", fontsize=11)
-        return figure, f"{alt}, with the square in its middle framed."
-    for axes, (name, each) in zip(others, chances.items(), strict=True):
-        shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=MUCH)
-        axes.set_title(name, fontsize=11)
+    for (left, right), picture, (name, each) in zip(
+        panels, pictures, chances.items(), strict=True
+    ):
+        draw_picture(left, picture)
+        shown = right.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=MUCH)
+        right.set_title(name, fontsize=11)
     bar = figure.colorbar(
         shown,
         ax=panels,
@@ -337,7 +333,7 @@ def where(
     ticks = [MUCH * quarter / 4 for quarter in range(5)]
     bar.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
     listed = "; ".join(chances)
-    return figure, f"{alt}, and maps of its patches' answers: {listed}."
+    return figure, f"Photographs and maps of their patches' answers: {listed}."
 
 
 def curve(

@@ -185,8 +185,13 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def lives(starts: Sequence[Life], steps: int) -> "tuple[Figure, str]":
-    """A line for each start of a program, from its first step to its last."""
+def lives(
+    starts: Sequence[Life], steps: int, saves: int = 0
+) -> "tuple[Figure, str]":
+    """A line for each start of a program, from its first step to its last.
+
+    Grey lines mark every `saves` steps.
+    """
     figure, axes = chart(WIDTH, 0.3 * len(starts) + 1.0)
     for number, life in enumerate(starts, start=1):
         look: dict[str, Any] = {"lw": 3, "solid_capstyle": "butt"}
@@ -198,11 +203,22 @@ def lives(starts: Sequence[Life], steps: int) -> "tuple[Figure, str]":
     axes.set_xlabel("step", fontsize=11)
     axes.set_ylabel("start", fontsize=11)
     axes.set_xticks(range(0, steps + 1, 20))
-    axes.set_xticks(range(0, steps + 1, 5), minor=True)
     axes.tick_params(labelsize=11)
-    axes.grid(axis="x", which="both", alpha=0.3)
     bare(axes)
     kills = [life.last for life in starts if life.is_killed]
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    look = {"color": DARK, "bbox": ground, "va": "center_baseline"}
+    if kills:
+        place = [life.is_killed for life in starts].index(True)
+        note(axes, "killed", (kills[0], place + 1), (10, 0), **look)
+    if not starts[-1].is_killed:
+        over = {**look, "ha": "center", "va": "bottom"}
+        note(axes, "done", (starts[-1].last, len(starts)), (-4, 9), **over)
+    if saves:
+        axes.set_xticks(range(saves, steps + 1, saves), minor=True)
+        axes.grid(axis="x", which="both", alpha=0.5)
+        look |= {"ha": "right"}
+        note(axes, "grey lines: saves", (0.98 * steps, 1), (0, 0), **look)
     alt = (
         f"{len(starts)} starts of one program. It was killed after step "
         f"{', '.join(map(str, kills))}; each new start begins at the last "

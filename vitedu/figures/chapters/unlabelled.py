@@ -241,7 +241,9 @@ def bought(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     left.set_xscale("log")
     left.set_xticks([*SHOTS, 100], [*map(str, SHOTS), "100"])
     left.minorticks_off()
-    left.set(xlabel="labels of each digit", ylabel="right (%)", ylim=(0, 100))
+    left.set(
+        xlabel="labels of each digit (log)", ylabel="right (%)", ylim=(0, 100)
+    )
     left.set_title("frozen", fontsize=12)
     right.axhline(pixels, color=DARK, linestyle=":", linewidth=1.5)
     note(right, "pixels", (0.5, pixels), (0, -14), ha="center")
@@ -287,16 +289,16 @@ def by_labels(
         bare(axes)
     left, right = grid
     left.set(ylabel="right (%)", ylim=(30, 62))
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     for (few, many), part in zip(
-        itertools.pairwise(LABELS), (0.43, 0.72), strict=True
+        itertools.pairwise(LABELS), (0.45, 0.84), strict=True
     ):
         height = metrics[f"tuned/cifar-mae/{few}"]["value"]
         look = {"arrowstyle": "->", "linestyle": ":", "linewidth": 1.7}
+        look |= {"shrinkA": 0, "shrinkB": 0}
         left.annotate("", (many, height), (few, height), arrowprops=look)
         place = few * (many / few) ** part, height  # where no line is
         words = f"{many // few}\N{MULTIPLICATION SIGN}"
-        note(left, words, place, (0, 0), ha="center", va="center", bbox=box)
+        note(left, words, place, (0, 3), ha="center")
     right.legend(frameon=False, fontsize=9, loc="lower left", reverse=True)
     half, counts = len(BEGUN), ", ".join(f"{k:,}" for k in LABELS)
     return figure, (

@@ -218,23 +218,22 @@ def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
     return figure, f"Bars of where the weights are: {'; '.join(listed)}."
 
 
-def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
-    """Maps of how similar the position (n, d) of each of `patches` is to all n.
+def neighbours(rows: Tensor, tokens: Sequence[int]) -> "tuple[Figure, str]":
+    """Maps of how similar the position (n, d) of each of `tokens` is to all n.
 
-    Patches are counted from 1, row by row. The measure is the cosine, on one
-    scale.
+    Token 1 is the first patch. The measure is the cosine, on one scale.
     """
     side = math.isqrt(len(rows))
-    figure, panels = chart(WIDTH, 2.5, 1, len(patches), squeeze=False)
+    figure, panels = chart(WIDTH, 2.5, 1, len(tokens), squeeze=False)
     directions = F.normalize(rows.detach(), dim=1)
     cosines = directions @ directions.T  # (n, n)
-    for axes, patch in zip(panels[0], patches, strict=True):
-        each = cosines[patch - 1].reshape(side, side).float()
+    for axes, token in zip(panels[0], tokens, strict=True):
+        each = cosines[token - 1].reshape(side, side).float()
         shown = axes.imshow(each.numpy(), cmap=MAP, vmin=-1, vmax=1)
-        axes.set_title(f"patch {patch}", fontsize=11)
+        axes.set_title(f"token {token}", fontsize=11)
         axes.axis("off")
         thin = (("black", 3.0), ("white", 1.5))
-        frame_patch(axes, divmod(patch - 1, side), 1, thin)
+        frame_patch(axes, divmod(token - 1, side), 1, thin)
         for frame in axes.patches:  # whole at the edge of the map, too
             frame.set_clip_on(False)
     figure.colorbar(
@@ -247,9 +246,9 @@ def neighbours(rows: Tensor, patches: Sequence[int]) -> "tuple[Figure, str]":
         label="similarity of the position embeddings",
     )
     alt = (
-        f"Maps of {side} by {side} places for the patches "
-        f"{', '.join(map(str, patches))}: bright places, whose learned "
-        "positions are like that of the patch, are those around it and those "
+        f"Maps of {side} by {side} places for the tokens "
+        f"{', '.join(map(str, tokens))}: bright places, whose learned "
+        "positions are like that of the token, are those around it and those "
         "in its own row and column; further away dark bands and paler ones "
         "take turns."
     )

@@ -382,8 +382,8 @@ for shots in (10, 25, 32):
 #
 # ## Whose mean?
 #
-# There's one more trap, and it raises no error: somebody whitens the test photographs with
-# *their own* mean and deviation.
+# One more trap raises no error: somebody whitens the test photographs with *their own* mean
+# and deviation.
 
 # %% tags=["failure"]
 mean, std, weights = least_squares(*few, l2=2.0**10)

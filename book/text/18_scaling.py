@@ -463,10 +463,9 @@ print("checked: about three times without Flowers, six without ImageNet")
 #
 # ## The sentence, with its error
 #
-# Here's all that we know about the table in one picture. The paper's sentence is between
-# the dotted lines. The green line is what its table says, the dark band is the bootstrap's
-# interval, and the light one is that interval stretched. The two squares are the real pairs
-# from the start.
+# Here's all we know about the table in one picture. The paper's sentence is between the dotted
+# lines. The green line is what its table says, the dark band is the bootstrap's interval, and the
+# light one is that interval stretched. The two squares are the real pairs from the start.
 
 # %% tags=["hide-input"]
 budgets = torch.linspace(math.log(55), math.log(1200), 40).double().exp()
@@ -491,7 +490,7 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 # to 6.4. Without > Flowers it's about three, and without ImageNet six. Whether it shrinks
 # as compute grows, the table > doesn't settle.
 #
-# Yours is less quotable. But you know what every word of it rests on.
+# Yours is less quotable, but you know what every word rests on.
 #
 # ## What to take with you
 #

@@ -14,15 +14,19 @@ from tests.evaluate.small import cut, prepared, small
 from vitedu import UserError
 from vitedu.data import photo
 from vitedu.evaluate import Answers, accuracy, all_logits, top_k_correct
+from vitedu.evaluate.accuracy import mean_loss
 from vitedu.evaluate.losses import LOSSES
 from vitedu.pictures import normalise
 
 
-class Given(nn.Module):
-    """Takes the logits themselves for images."""
+class OnApple(torch.Tensor):
+    """As on Apple's GPUs, which don't have float64."""
 
-    def forward(self, images):
-        return images
+    def double(self):
+        raise TypeError("MPS has no float64")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
 
 
 def drawn(num_images, num_classes=5, seed=0):
@@ -53,7 +57,7 @@ def test_equals_a_direct_count_however_the_images_are_cut(
 ):
     logits, labels = drawn(num_images)
     logits = logits.to(dtype)
-    measured = accuracy(Given(), cut(logits, labels, size))
+    measured = accuracy(nn.Identity(), cut(logits, labels, size))
     hits, loss = direct(logits, labels)
     assert (measured.num_correct, measured.num_images) == (hits, num_images)
     assert measured.accuracy == 100 * hits / num_images
@@ -66,7 +70,7 @@ def test_equals_a_direct_count_however_the_images_are_cut(
 @pytest.mark.parametrize("size", [4, 30])
 def test_top_5_counts_labels_among_the_five_largest(size):
     logits, labels = drawn(30, num_classes=12)
-    measured = accuracy(Given(), cut(logits, labels, size))
+    measured = accuracy(nn.Identity(), cut(logits, labels, size))
     places = logits.argsort(1, descending=True) == labels[:, None]
     among = sum(place < 5 for place in places.int().argmax(1).tolist())
     assert measured.num_top5_correct == among
@@ -80,9 +84,11 @@ def test_the_sum_of_many_images_loses_no_digits():
     logits = torch.tensor([[0.0, 1e4]] * 2000)
     logits[1000:, 0] = 1e4 - 0.5
     labels = torch.zeros(2000, dtype=torch.int64)
-    measured = accuracy(Given(), cut(logits, labels, 1))
     want = F.cross_entropy(logits.double(), labels, reduction="sum").item()
+    logits = logits.as_subclass(OnApple)
+    measured = accuracy(nn.Identity(), cut(logits, labels, 1))
     assert measured.loss_sum == pytest.approx(want, rel=1e-9)
+    assert mean_loss(nn.Identity(), [(logits, labels)]).loss > 0
 
 
 class Overflowing(nn.Module):

@@ -101,13 +101,13 @@ def accuracy(
     batches = batches_of(model, data, batch_size, num_workers)
     # on the model's device, where they need not be waited for
     num_correct, num_answered, num_top_5 = torch.zeros(3, dtype=torch.int64)
-    loss_sum, num_images, has_top_5 = torch.tensor(0.0).double(), 0, False
+    losses, num_images, has_top_5 = [], 0, False
     with evaluating(model):
         for images, labels in batches:
             logits = model(images).float()  # (b, classes)
             if not num_classes_of(model):  # else they have been checked
                 check_labels("a batch", labels, logits.shape[-1])
-            loss_sum = loss_sum + loss(logits, labels).double()
+            losses.append(loss(logits, labels))
             is_answered = logits.amax(dim=-1).isfinite()
             is_correct = (logits.argmax(dim=-1) == labels) & is_answered
             num_correct = num_correct + is_correct.sum()
@@ -120,7 +120,7 @@ def accuracy(
         raise ValueError("accuracy needs at least one image, got none")
     return Evaluation(
         int(num_correct),
-        float(loss_sum),
+        float(sum(torch.stack(losses).tolist())),  # in float64
         num_images,
         name,
         num_images - int(num_answered),
@@ -136,7 +136,7 @@ def mean_loss(
     loss_sum, num_images = 0.0, 0
     with evaluating(model):
         for images, _ in batches:
-            loss_sum += float(model(images).double().sum())
+            loss_sum += float(model(images).cpu().double().sum())
             num_images += len(images)
     return Evaluation(0, loss_sum, num_images, "own")
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vitedu.data import Source
+from vitedu.errors import UserError
 
 if TYPE_CHECKING:
     from vitedu.train.step import TrainState
@@ -40,8 +41,24 @@ class Processes:
         return model
 
     def batches(self, source: Source, **place: Any) -> Iterator[Batch]:
-        """This process's rows of each batch; maybe none of the last one."""
-        return source.batches(**place, rank=self.rank, world=self.world_size)
+        """This process's rows of each batch; maybe none of the last one.
+
+        UserError: they are fewer than the source's length promises.
+        """
+        rank, world, size = self.rank, self.world_size, place["batch_size"]
+        whole, rest = divmod(len(source), size)
+        mine, last = (len(range(rank, x, world)) for x in (size, rest))
+        num_seen, promised = place.get("start", 0) * mine, whole * mine + last
+        for batch in source.batches(**place, rank=rank, world=world):
+            num_seen += len(batch[1])
+            yield batch
+        if num_seen < promised:
+            to = f" to process {rank} of {world}" if world > 1 else ""
+            raise UserError(
+                f"the {type(source).__name__} gave {num_seen:,} images in an "
+                f"epoch{to}, but its length promises {promised:,}; let it give "
+                "all of them, a short last batch too, or give it their length"
+            )
 
     def micro_batches(
         self, model: nn.Module, batch: Batch, size: int | None, num_images: int

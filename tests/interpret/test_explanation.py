@@ -49,7 +49,7 @@ def test_an_explanation_is_made_of_its_parts():
 @pytest.mark.parametrize(
     ("fields", "gone", "said"),
     [
-        ({"num_classes": 0}, {"curves"}, None),
+        ({"num_classes": 0}, {"curves"}, "no head"),
         ({"position": RoPE(), "registers": 2}, set(), None),
         (
             {"class_token": False, "pool": "mean"},
@@ -76,11 +76,13 @@ def test_what_a_model_does_not_have_is_missing(fields, gone, said):
     assert found.answers or fields.get("num_classes") == 0
 
 
+def test_answers_that_are_not_finite_are_missing_and_the_mode_is_kept():
+    model = random_model().train()
+    model.head.bias.data.fill_(torch.nan)
+    found = explain(model, photo())
+    assert found.answers == () and "NaN or infinity" in found.missing[0]
+    assert model.training
+
+
 def test_without_the_curve_nothing_is_removed():
     assert explain(random_model(), photo(), curve=False).curves == {}
-
-
-def test_a_model_keeps_its_mode():
-    model = random_model().train()
-    explain(model, photo(), curve=False)
-    assert model.training

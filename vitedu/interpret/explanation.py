@@ -3,7 +3,6 @@
 `vitedu.explain(model, "photo.jpg").rollout` is (gh, gw).
 """
 
-from contextlib import suppress
 from os import PathLike
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from vitedu.errors import UserError
 from vitedu.evaluate.batches import evaluating, loaded
-from vitedu.evaluate.classify import Guess, check_has_classes, classify
+from vitedu.evaluate.classify import Guess, classify
 from vitedu.interpret.distance import attention_distance
 from vitedu.interpret.removal import SHARES, deletion_curve
 from vitedu.interpret.rollout import (
@@ -42,7 +41,7 @@ class Explanation(NamedTuple):
         outliers: (gh, gw) of bool, tokens that are giants there
         curves: the probability of the first answer after each share of SHARES
             is removed, by what is removed first: "rollout", "random"
-        missing: why parts are None, in sentences
+        missing: why parts are None or empty, in sentences
     """
 
     image: Tensor
@@ -75,7 +74,6 @@ def explain(
     images = preprocess(model, image)
     if len(images) > 1:
         raise UserError(f"explain takes one picture, got {len(images)}")
-    images = images.to(next(model.parameters()))
     config, missing = model.config, []
     with evaluating(model):
         with record_attention(model) as maps:
@@ -84,9 +82,10 @@ def explain(
         patch_size = tuple(side // count for side, count in pixels)
         distance = attention_distance(maps, config.grid, patch_size)
         answers: tuple[Guess, ...] = ()
-        with suppress(UserError):  # without classes there are no answers
-            check_has_classes(model)
+        try:
             answers = tuple(classify(model, image))
+        except UserError as error:  # no classes, or NaN
+            missing.append(str(error))
         rollout = class_maps = None
         if config.class_token:
             class_maps = class_token_maps(maps, config.grid)[:, 0].mean(1)

@@ -10,7 +10,9 @@ import vitedu
 from tests.tiny import random_images, random_model
 from vitedu import interpret
 from vitedu.compat import import_timm
+from vitedu.interpret.learned import grid_of
 from vitedu.model import Axial, Hybrid, Relative, RoPE, SinCos2D
+from vitedu.model.vit import take_any_size
 
 HYBRID = {"stem": Hybrid(layers=(1, 1, 1)), "image_size": (32, 48)}
 HYBRID |= {"patch_size": 1, "num_heads": 2}
@@ -32,7 +34,7 @@ def maps_of(model, images):
 
 def class_maps(model, images):
     vit = interpret.as_vit(model)
-    return interpret.class_token_maps(maps_of(vit, images), vit.config.grid)[-1]
+    return interpret.class_token_maps(maps_of(vit, images), grid_of(vit))[-1]
 
 
 def curves(model, images):
@@ -76,6 +78,16 @@ def test_a_picture_looks_the_same_in_any_batch(fields):
     assert all(block.attn.maps is None for block in model.blocks)
 
 
+def test_a_model_of_any_size_sees_what_one_of_that_size_does():
+    model, resized = random_model(), random_model()
+    take_any_size(model)
+    resized.set_input_size((16, 20))
+    images = random_images(resized.config)
+    for name, look in LOOKS.items():
+        want = look(resized, images)
+        assert_close(look(model, images), want, msg=name)
+
+
 @pytest.mark.parametrize("fields", [*KINDS, {"block": Axial()}], ids=str)
 def test_tokens_are_those_of_the_patches(fields):
     model = random_model(**fields)
@@ -91,9 +103,9 @@ def test_tokens_are_those_of_the_patches(fields):
 )
 def test_giants_leave_every_kind_that_adds_positions(fields):
     model = random_model(**fields)
-    images = random_images(model.config, b=4)
-    at = -model.config.num_patches
-    embed = model.embed
+    take_any_size(model)
+    images = random_images(model.config, b=4).repeat(1, 1, 2, 1)
+    at, embed = model.config.num_prefix_tokens, model.embed
 
     def with_a_giant(images):  # the first patch, whatever is in it
         tokens = embed(images)
@@ -106,7 +118,7 @@ def test_giants_leave_every_kind_that_adds_positions(fields):
     assert not interpret.outlier_tokens(moved, images).any()
     tokens = moved.embed(images)
     assert tokens.shape[1] == embed(images).shape[1] + 1
-    assert (tokens[:, at - 1, 0] > 80).all()
+    assert (tokens[:, at, 0] > 80).all()
     assert moved.config.registers == model.config.registers + 1
 
 

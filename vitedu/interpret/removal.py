@@ -123,7 +123,8 @@ def test_time_registers(model: ViT, images: Tensor, block: int = -1) -> ViT:
     """
     model = as_vit(model)
     config = model.config
-    empty = model.embed(torch.zeros_like(images[:1]))[:, -config.num_patches :]
+    num_prefix = config.num_prefix_tokens
+    empty = model.embed(torch.zeros_like(images[:1]))[:, num_prefix:]
     if not (empty - empty[:, :1]).any():
         raise UserError(
             f"{config.position} adds nothing to the patches, so their places "
@@ -136,12 +137,11 @@ def test_time_registers(model: ViT, images: Tensor, block: int = -1) -> ViT:
             f"after block {block} no patch is a giant in half of the "
             f"{counted(len(images), 'image')}, so there is nothing to move"
         )
-    near = [_inward(patch, config.grid, found) for patch in found]
-    tokens = model.embed(images)[:, -config.num_patches :]
+    near = [_inward(patch, model.patch_embed.grid, found) for patch in found]
+    tokens = model.embed(images)[:, num_prefix:]
     mean = (tokens - empty).mean(dim=(0, 1))
     changed = copy.deepcopy(model)
     embed = changed.embed
-    num_prefix = config.num_prefix_tokens
 
     def with_registers(images: Tensor) -> Tensor:
         prefix, tokens = embed(images).tensor_split([num_prefix], dim=1)

@@ -105,12 +105,13 @@ def share_in_answer(model: ViT, reached: Tensor) -> Tensor:
             "the rollout doesn't say what reaches it; pool=token or mean is "
             "needed"
         )
-    shares = reached[:, :, -config.num_patches :]  # (b, t, n)
+    prefix, rows = config.num_prefix_tokens, model.patch_embed.grid[0]
+    shares = reached[:, :, prefix:]  # (b, t, n)
     if config.pool == "token":
         shares = shares[:, 0]
     else:
-        shares = shares[:, -config.num_patches :].mean(dim=1)
-    return rearrange(shares, "b (gh gw) -> b gh gw", gh=config.grid[0]).float()
+        shares = shares[:, prefix:].mean(dim=1)
+    return rearrange(shares, "b (gh gw) -> b gh gw", gh=rows).float()
 
 
 def _layer_maps(model: ViT, tokens: Tensor) -> Iterator[Tensor]:

@@ -257,6 +257,9 @@ def test_pixels_in_batches_are_prepared_as_in_memory(size):
     loader = DataLoader(TensorDataset(pixels(*size), labels), batch_size=6)
     for data in (loader, iter(loader), [(pixels(*size), labels)]):
         assert accuracy(model, data) == want
+    bare = nn.Sequential(model)  # no names, and no number of classes
+    bare.preprocess = model.preprocess
+    assert accuracy(bare, (pixels(*size), labels)).num_images == 6
 
 
 # --- what cannot be

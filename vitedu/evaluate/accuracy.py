@@ -80,8 +80,9 @@ def accuracy(
     anything that `vitedu.data.as_source` takes: a folder of class folders (or
     its test/ or val/, if it has a train/), a torch Dataset, arrays. The latter
     are prepared by `model.preprocess`, `batch_size` at a time, and their
-    classes are matched with `model.class_names`. Unreadable pictures are left
-    out with a warning.
+    classes are matched with `model.class_names`, or keep their numbers if the
+    model tells nothing of its own. Unreadable pictures are left out with a
+    warning.
 
     `loss` maps logits (b, classes) and labels (b,) to the sum over the images;
     by default softmax cross-entropy, or sigmoid if `is_trained_by_sigmoid`. An

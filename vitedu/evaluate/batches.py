@@ -129,6 +129,8 @@ def _given(
 
 def _by_class_of_model(split: Split, model: nn.Module) -> Split:
     names, num_classes = class_names_of(model), num_classes_of(model)
+    if not names and not hasattr(model, "num_classes"):
+        return split  # the logits will tell
     if split.is_named:
         split = match_folders(split, names, num_classes)
     elif names:

@@ -182,6 +182,8 @@ def expanded(place: Path) -> list[Path]:
         if dots:
             numbers = range(int(first), int(last) + 1)
             options = [f"{number:0{len(first)}}" for number in numbers]
+            if not options:
+                raise ValueError
     except ValueError:
         raise UserError(
             f"{text} has braces of another form; write them as "

@@ -306,7 +306,7 @@ REFUSED = [
     ),
     (
         lambda: {"train": source(), "test": source(), "augment": mirrored},
-        "ArraySource is a Source, whose images go to the model as they are",
+        "ArraySource gives its images as they are, so they cannot be aug",
     ),
     (
         lambda: {"train": source(), "test": source(), "augment": FLIP},

@@ -133,18 +133,18 @@ def as_source(
     split = open_split(data, class_names, num_classes)
     warn_of_skipped(data, split)
     names = split.classes()
-    if isinstance(split.reader, Source):
-        return split.reader
     if isinstance(augment, Augment) and augment.is_off:
         augment = None
+    if augment is not None and isinstance(split.reader, Loader | Source):
+        raise UserError(
+            f"{split.name} gives its images as they are, so they cannot be "
+            "augmented here; augment them there, or give a Dataset, and leave "
+            "it out here (augment=Augment())"
+        )
+    if isinstance(split.reader, Source):
+        return split.reader
     options: dict[str, Any] = {"device": device, "check_range": check_range}
     if isinstance(split.reader, Loader):
-        if augment is not None:
-            raise UserError(
-                f"{split.name} augments its images itself, or leaves them as "
-                "they are; give a Dataset to have augment applied, or none "
-                "(augment=Augment())"
-            )
         return LoaderSource(
             split.reader.loader,
             preprocess,

@@ -67,15 +67,7 @@ def open_sources(
     dataset = open_data(config, given)
     if config.needs_labels:
         _check_classes(dataset, config)
-    augment = given.augment
-    if augment is None and not config.augment.is_off:
-        augment = config.augment
-    if augment is not None and isinstance(dataset.train.reader, Source):
-        raise UserError(
-            f"{dataset.train.name} is a Source, whose images go to the model "
-            "as they are, so they cannot be augmented here; augment them in "
-            "the Source, and leave it out here (augment=Augment())"
-        )
+    augment = config.augment if given.augment is None else given.augment
     learned, held_out, tested = dataset.train, dataset.validation, dataset.test
     for split in (learned, held_out, tested):
         if split is not None:

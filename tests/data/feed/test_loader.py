@@ -11,7 +11,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from vitedu.data import Augment, PreprocessSpec, Source, as_source
+from vitedu.data import PreprocessSpec, Source, as_source
 from vitedu.data.feed.loader import LoaderSource
 from vitedu.errors import UserError
 
@@ -133,14 +133,6 @@ def test_uint8_is_resized_and_normalised():
     alone = as_source((pixels, [0] * 4), preprocess=SPEC)
     [(want, _)] = alone.batches(epoch=0, seed=0, batch_size=4)
     assert_close(images, want, rtol=0, atol=0)
-
-
-def test_our_augmentation_is_not_for_loaders():
-    with pytest.raises(
-        UserError, match=r"DataLoader augments its images itself, .*Augment\(\)"
-    ):
-        source(loader(), augment=Augment(flip=True))
-    source(loader(), augment=Augment())
 
 
 BAD = {

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 from torch.testing import assert_close
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import vitedu
 from tests.tiny import tiny
@@ -269,12 +269,25 @@ class Prepared(Greys):
         return SPEC(Image.fromarray(pixels)), label
 
 
+class Stream(IterableDataset):
+    """Its images have to be read to be counted."""
+
+    times = 0
+
+    def __len__(self):
+        return 12
+
+    def __iter__(self):
+        self.times += 1
+        yield from (Prepared()[index] for index in range(12))
+
+
 FLOATS = 2 * torch.rand(12, 3, 16, 16) - 1, np.arange(12) % 2
 
 
 @pytest.mark.parametrize(
     "data",
-    [Prepared(), DataLoader(Prepared(), 4), FLOATS],
+    [Prepared(), DataLoader(Stream(), 4), FLOATS],
     ids=["dataset", "loader", "floats"],
 )
 def test_what_comes_prepared_is_not_augmented(here, data):
@@ -282,6 +295,9 @@ def test_what_comes_prepared_is_not_augmented(here, data):
     augment = run.result["config"]["augment"]
     assert (augment["flip"], augment["crop"]) == (False, 0.0)
     assert "the training images are not augmented" in run.result["notes"]
+    if isinstance(data, DataLoader):  # counted, then two epochs
+        assert data.dataset.times == 3
+        assert run.result["config"]["given"] == "train=DataLoader test=Greys"
 
 
 def test_pictures_are_augmented_without_a_note(here):

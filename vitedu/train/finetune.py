@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from vitedu.budget import check_memory
 from vitedu.data.augment import Augment
 from vitedu.data.catalogue import kind_of
-from vitedu.data.dataset import Loader
+from vitedu.data.dataset import Loader, Split
 from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.feed.source import Draws, Source
 from vitedu.data.open import (
@@ -152,19 +152,22 @@ def finetune(
     settings: dict[str, Any] = dict(fields)
     of_model = {x: settings.pop(x) for x in MODEL_FIELDS if x in settings}
     notes: list[str] = []
-    if augment is None and not can_augment(data):
+    is_named, name = isinstance(data, str | PathLike), start.called(data)
+    split = None if is_named else open_split(data)
+    if split is not None and isinstance(split.reader, Loader):
+        data = split  # counted, which may have read all of it
+    if augment is None and split is not None and not can_augment(split):
         augment = Augment()
         notes.append(
             "the training images are not augmented, since they come prepared "
             "or in batches; give pictures, or pixels as uint8, to have them "
             "augmented"
         )
-    is_named = isinstance(data, str | PathLike)
     chosen = {*settings} | ({"validation"} if validation is not None else set())
     if isinstance(validation, int | float):
         settings["validation"], validation = validation, None
-    config = replace(recipe("finetune", tier), dataset=start.called(data))
-    names = class_names_of(config, None if is_named else data)
+    config = replace(recipe("finetune", tier), dataset=name)
+    names = class_names_of(config, split)
     model = None
     if isinstance(weights, Classifier):
         model = weights
@@ -293,11 +296,8 @@ def tier_of(device: str) -> str:
     return "cpu" if find_device(device).type == "cpu" else "gpu"
 
 
-def can_augment(data: Any) -> bool:
+def can_augment(split: Split) -> bool:
     """False for batches, and if the first image is already prepared."""
-    if isinstance(data, str | PathLike):
-        return True
-    split = open_split(data)
     if isinstance(split.reader, Loader | Source):
         return False
     with Draws(0):

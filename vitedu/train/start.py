@@ -133,6 +133,8 @@ def called(value: Any) -> str:
     if isinstance(value, str | PathLike):
         return fspath(value)
     value = getattr(value, "func", value)  # of functools.partial
+    # behind batches that were counted
+    value = getattr(getattr(value, "reader", None), "loader", value)
     name = getattr(value, "__name__", type(value).__name__)
     return str(name).strip("<>")  # <lambda>
 

@@ -31,14 +31,6 @@ def test_coverage_is_the_share_of_each_patch():
     assert shares[1].tolist() == [[0, 0, 0.5], [0, 0, 0.5]]
 
 
-def test_masks_that_do_not_divide_are_one_sentence():
-    with pytest.raises(ValueError) as error:
-        coverage(torch.zeros(1, 250, 256, dtype=torch.bool), 16)
-    said = str(error.value)
-    assert "masks of 250x256 do not divide into patches of 16" in said
-    assert "(10 rows and 0 columns left over)" in said and "240x256" in said
-
-
 def test_ridge_solves_the_normal_equations():
     x = torch.randn(50, 7, dtype=torch.float64, generator=torch.manual_seed(0))
     y = torch.randn(50, 2, dtype=torch.float64)

@@ -305,10 +305,6 @@ REFUSED = [
         "grey, so a label would mean another class; use vitedu.finetune, whi",
     ),
     (
-        lambda: {"train": source(), "test": source(), "augment": mirrored},
-        "ArraySource gives its images as they are, so they cannot be aug",
-    ),
-    (
         lambda: {"train": source(), "test": source(), "augment": FLIP},
         "leave it out here (augment=Augment())",
     ),

@@ -92,14 +92,6 @@ def test_joined_datasets_have_all_labels_if_each_has_them():
     assert from_torch(ConcatDataset([kept, other])).class_names == ("a", "b")
 
 
-def test_joined_datasets_with_other_classes_are_refused():
-    one, two = Photos(classes=["ant", "bee"]), Photos(classes=["bee", "ant"])
-    with pytest.raises(
-        UserError, match=r"different classes, .* give both the same"
-    ):
-        from_torch(ConcatDataset([one, two]))
-
-
 def test_its_pictures_may_be_encoded_still():
     """As Image(decode=False) leaves them."""
     rows = [

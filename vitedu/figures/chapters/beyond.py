@@ -188,10 +188,10 @@ def pointed(
         _outline(axes, fine, [("white", 5.5), (color, 3)])
         side = picture.shape[1] / len(each)
         frame_patch(axes, patch, side, (("white", 5.5), (color, 3)))
-        shares.append(f"{name} {(fine > 0.5).double().mean().item():.0%}")
+        shares.append(f"{name} {(each > 0.5).double().mean().item():.0%}")
     alt = (
         f"A photograph with {len(patches)} framed patches, and outlines of "
-        f"what is like them: {', '.join(shares)} of the picture."
+        f"what is like them: {', '.join(shares)} of the patches."
     )
     return figure, alt
 

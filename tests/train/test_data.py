@@ -27,7 +27,7 @@ from vitedu.model import ViTConfig
 from vitedu.results import read_file
 from vitedu.train import fit
 from vitedu.train.config import TrainConfig
-from vitedu.train.data import class_names_of, open_sources, workers_of
+from vitedu.train.data import data_classes, open_sources, workers_of
 from vitedu.train.run_folder import RunFolder
 from vitedu.train.start import Given, into_settings
 
@@ -416,7 +416,7 @@ def test_the_models_classes_are_taken_where_the_data_tell_none(here):
     with pytest.raises(
         UserError, match=r"doesn't keep its labels.*attribute targets"
     ):
-        class_names_of(configured(), untold)
+        data_classes(configured(), untold)
 
 
 def test_folders_given_as_parts_are_matched_by_name(pets):
@@ -486,7 +486,7 @@ def test_a_digest_follows_the_data(here):
 
 def test_the_classes_are_known_before_anything_is_read(pets, zoo):
     def classes(train=None, **fields):
-        return class_names_of(configured(**fields), train)
+        return data_classes(configured(**fields), train)
 
     digits = tuple("0123456789")
     assert classes() == ("0", "1", "2")
@@ -588,7 +588,7 @@ def test_what_does_not_fit_is_one_sentence(pets, name):
         sources(**changes)
     if name in ("missing-file", "missing-folder", "unknown"):
         with pytest.raises(UserError, match=sentence):
-            class_names_of(configured(**changes))
+            data_classes(configured(**changes))
 
 
 def test_a_class_without_images_may_be_meant(here):

@@ -12,7 +12,7 @@ from vitedu.errors import UserError
 from vitedu.model import ViT, ViTConfig, new_network
 from vitedu.train import RECIPES, fit, recipe
 from vitedu.train.config import TIERS
-from vitedu.train.data import class_names_of
+from vitedu.train.data import data_classes
 from vitedu.train.finetune import finetune_config
 from vitedu.train.recipes.imagenet import SIZES, TABLE_3, smoke_size
 from vitedu.train.recipes.transfer import TABLE_4
@@ -264,7 +264,7 @@ def test_ants_and_bees_are_found_by_their_name():
     data = os.environ.get("VITEDU_DATA", "")
     if not os.path.isdir(os.path.join(data, "ants-bees")):
         pytest.skip("VITEDU_DATA names no folder with ants-bees/")
-    assert class_names_of(recipe("ants-bees", "cpu")) == ("ants", "bees")
+    assert data_classes(recipe("ants-bees", "cpu")) == ("ants", "bees")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from vitedu.train import (
     recipe,
 )
 from vitedu.train.config import MAY_DIFFER, TIERS, differences
-from vitedu.train.data import class_names_of
+from vitedu.train.data import data_classes
 from vitedu.train.finetune import finetune_config, with_choice, with_weights
 from vitedu.train.fit import finished_run
 from vitedu.train.processes import from_environment
@@ -89,11 +89,11 @@ def configured(name: str, tier: str, fields: dict[str, str]) -> TrainConfig:
         weights = fields.pop("weights")
         if weights != config.weights:
             named = {x: fields[x] for x in ("dataset", "data") if x in fields}
-            num_classes = len(class_names_of(override(config, named)))
+            num_classes = len(data_classes(override(config, named)))
             config = with_weights(config, weights, num_classes)
     config = override(config, fields)
     if config.needs_labels and "model.num_classes" not in fields:
-        num_classes = len(class_names_of(config))
+        num_classes = len(data_classes(config))
         if num_classes != config.model.num_classes:
             model = replace(config.model, num_classes=num_classes)
             config = replace(config, model=model)

@@ -187,7 +187,7 @@ def are_imagenet(names: Sequence[str]) -> bool:
     return num_alike >= FEWEST_ALIKE
 
 
-def known_classes(
+def rows_of_classes(
     known: Sequence[str], names: Sequence[str]
 ) -> list[int | None] | None:
     """Which of the `known` classes each of `names` is, or WordNet's code.

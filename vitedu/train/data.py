@@ -159,7 +159,7 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
     )
 
 
-def class_names_of(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
+def data_classes(config: TrainConfig, train: Any = None) -> tuple[str, ...]:
     if train is not None:
         return open_split(train).classes()
     return known_classes(

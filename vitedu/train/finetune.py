@@ -39,7 +39,7 @@ from vitedu.train.config import (
     TrainConfig,
     changed,
 )
-from vitedu.train.data import class_names_of
+from vitedu.train.data import data_classes
 from vitedu.train.fit import Start, fit
 from vitedu.train.journal import Progress, Run
 from vitedu.train.processes.device import find_device
@@ -167,7 +167,7 @@ def finetune(
     if isinstance(validation, int | float):
         settings["validation"], validation = validation, None
     config = replace(recipe("finetune", tier), dataset=name)
-    names = class_names_of(config, split)
+    names = data_classes(config, split)
     model = None
     if isinstance(weights, Classifier):
         model = weights
@@ -215,7 +215,7 @@ def finetune_config(
             "with a folder of pictures for each class in it"
         )
     config = replace(recipe("finetune", tier), dataset=dataset, data=data)
-    num_classes = len(class_names_of(config))
+    num_classes = len(data_classes(config))
     if weights is None:
         weights = str(config.weights)
     return with_weights(config, weights, num_classes)

@@ -23,7 +23,7 @@ from vitedu.data.feed.pictures import PictureChange
 from vitedu.data.feed.source import labels_of
 from vitedu.data.labels import few, numbered_names
 from vitedu.errors import UserError
-from vitedu.evaluate.batches import known_classes
+from vitedu.evaluate.batches import rows_of_classes
 from vitedu.evaluate.losses import GivenLoss, Loss, balanced_weights
 from vitedu.files import user_path
 from vitedu.model import Classifier, ViTConfig, new_network
@@ -293,7 +293,7 @@ def fit_head(
     if not (is_zero_head(model) or names == numbered_names(len(names))):
         # another head goes with the layer before it
         if count == num_classes or not has_layer:
-            rows = known_classes(model.class_names, names)
+            rows = rows_of_classes(model.class_names, names)
     trained = [x.detach().clone() for x in model.get_classifier().parameters()]
     if count != num_classes:
         model.reset_classifier(num_classes)

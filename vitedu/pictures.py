@@ -65,6 +65,8 @@ TURNS = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
+# mean and std of its pictures
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Means = Annotated[tuple[float, ...], fields.OneForAll()]
 Deviations = Annotated[tuple[fields.Positive, ...], fields.OneForAll()]
 Crop = Annotated[float, fields.Range(above=0, at_most=1)]

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from vitedu.model import Learned1D, ViTConfig
-from vitedu.pictures import PreprocessSpec
+from vitedu.pictures import IMAGENET, PreprocessSpec
 from vitedu.weights import mapping
 from vitedu.weights.checkpoint import Checkpoint, Metadata
 from vitedu.weights.mapping import Row, layer
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 LAYER = "encoder.layers.encoder_layer_"
 # torchvision up to 0.12, and with it the files that it fetches, had the first
 MLPS = (("linear_1", "linear_2"), ("0", "3"))
@@ -111,7 +110,7 @@ def preprocess(config: ViTConfig, name: str) -> PreprocessSpec:
         if entry[0] == size and re.match(rf"{start}[_-]", known):
             likely = entry
     size, resized, interpolation = PREPROCESS.get(name, likely)
-    mean, std = (MEAN, STD) if config.in_channels == 3 else (0.5, 0.5)
+    mean, std = IMAGENET if config.in_channels == 3 else (0.5, 0.5)
     crop = mapping.crop_share(size, resized)
     return PreprocessSpec(
         size, config.in_channels, mean, std, interpolation, crop

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vitedu.errors import UserError
-from vitedu.pictures import PreprocessSpec
+from vitedu.pictures import IMAGENET, PreprocessSpec
 
 # images from which their range tells whether they were normalised, and how
 # many of a large batch are looked at
@@ -21,7 +21,6 @@ ENOUGH_IMAGES, MOST_IMAGES = 4, 256
 # normalised for ImageNet a quarter of the values lie outside -1.5..1.5.
 SLACK, MOST_OUTSIDE = 0.25, 0.02
 # how else floats are made of pictures: the mean and std
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OTHERS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "as pixels of 0..255 are": ((0.0,), (1 / 255,)),
     "as pixels of 0..1 are": ((0.0,), (1.0,)),

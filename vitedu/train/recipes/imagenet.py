@@ -12,7 +12,7 @@ from vitedu.data.augment import Augment
 from vitedu.errors import UserError, did_you_mean
 from vitedu.model import SinCos2D, vit_config
 from vitedu.model.network import NetworkConfig
-from vitedu.pictures import PreprocessSpec
+from vitedu.pictures import IMAGENET, PreprocessSpec
 from vitedu.train.config import TrainConfig
 
 # images for training, classes
@@ -53,12 +53,7 @@ TABLE_3 = {
 }
 INCEPTION = Augment(crop=0.05, flip=True)
 # what DeiT's authors, and MAE's after them, do with pictures and labels
-TORCHVISION = PreprocessSpec(
-    mean=(0.485, 0.456, 0.406),
-    std=(0.229, 0.224, 0.225),
-    interpolation="bicubic",
-    crop=0.875,
-)
+TORCHVISION = PreprocessSpec(224, 3, *IMAGENET, "bicubic", 0.875)
 STRONG = Augment(
     crop=0.08, flip=True, rand_layers=2, rand_magnitude=9.0, erase=0.25
 )

@@ -37,6 +37,7 @@ from vitedu.weights.hf.names import (
     rows_in,
 )
 from vitedu.weights.hf.pictures import preprocess, preprocessor_of
+from vitedu.weights.timm.eva import has_k_bias
 
 # what it calls the GELUs; the first is written
 GELUS = {
@@ -330,8 +331,7 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         "patch_size": p if p == q else [p, q],
         "num_channels": config.in_channels,
     }
-    block, state = config.block, checkpoint.state_dict
-    k_bias = (x.chunk(3)[1] for k, x in state.items() if k.endswith("qkv.bias"))
+    block = config.block
     extra: dict[str, dict[str, Any]] = {
         "vit": {
             "qkv_bias": True,
@@ -342,7 +342,7 @@ def beside(checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
         },
         "dinov3": {
             "query_bias": block.qkv_bias,
-            "key_bias": any(bool(bias.any()) for bias in k_bias),
+            "key_bias": has_k_bias(checkpoint.state_dict),
             "value_bias": block.qkv_bias,
             "hidden_act": "silu" if block.swiglu else GELUS[config.gelu][0],
             "use_gated_mlp": block.swiglu,

@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vitedu.pictures import Interpolation
+from vitedu.pictures import IMAGENET, Interpolation
 from vitedu.weights.mapping import Row, layer
 
 
@@ -129,7 +129,6 @@ class Kind(NamedTuple):
     crop: float | None = None
 
 
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OPENAI = (
     (0.48145466, 0.4578275, 0.40821073),
     (0.26862954, 0.26130258, 0.27577711),

@@ -8,9 +8,9 @@ from typing import Any
 
 from vitedu.fields import Size, converted
 from vitedu.model import ViTConfig
-from vitedu.pictures import PreprocessSpec
+from vitedu.pictures import IMAGENET, PreprocessSpec
 from vitedu.weights.checkpoint import Metadata
-from vitedu.weights.hf.names import IMAGENET, KINDS
+from vitedu.weights.hf.names import KINDS
 from vitedu.weights.mapping import crop_share
 
 # what it does to every picture, unless preprocessor_config.json says otherwise

@@ -62,7 +62,7 @@ MAY_DIFFER = (
 LATER = ("weights", "keep", "given", "freeze", "class_weights", "patience")
 # what a run without labels can't do
 OF_LABELS = ("validation", "mixup", "cutmix", "label_smoothing")
-OF_LABELS += ("class_weights",)
+OF_LABELS += ("class_weights", "keep", "patience", "head_bias")
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class TrainConfig(Checked):
             )
 
         for name in () if self.needs_labels else OF_LABELS:
-            if value := getattr(self, name):
+            if (value := getattr(self, name)) != getattr(TrainConfig, name):
                 raise UserError(
                     f"{name}={value} needs labels, and this network learns "
                     "without; leave it out"

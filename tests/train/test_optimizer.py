@@ -9,10 +9,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tests.model.test_mae import MAES, MPPS
 from tests.train.runs import SHORT, SMALL
 from vitedu.budget.meta import bytes_kept
 from vitedu.compat import import_timm
-from vitedu.model import Hybrid, Patches, Standard, ViT, resnet
+from vitedu.model import Hybrid, Patches, Standard, ViT, new_network, resnet
 from vitedu.model.position import Learned1D
 from vitedu.train.config import Optimizer
 from vitedu.train.optimizer import (
@@ -20,6 +21,7 @@ from vitedu.train.optimizer import (
     MovingAverage,
     build_optimizer,
     freeze,
+    layers_of,
     optimizer_of,
     parameter_groups,
     set_lr,
@@ -302,13 +304,14 @@ def test_an_optimizer_needs_no_configuration():
 
 
 @pytest.mark.parametrize("layer_decay", [1.0, 0.75])
-@pytest.mark.parametrize("pool", ["token", "map"])
-def test_every_parameter_is_in_exactly_one_group_of_a_layer(pool, layer_decay):
-    model = ViT(replace(TINY, pool=pool, registers=2))
+@pytest.mark.parametrize("kind", [replace(TINY, pool="map"), MAES, MPPS])
+def test_every_parameter_is_in_exactly_one_group_of_a_layer(kind, layer_decay):
+    model = new_network(replace(kind, registers=2))
     groups = parameter_groups(model, weight_decay=0.1, layer_decay=layer_decay)
     counts = Counter(id(p) for group in groups for p in group["params"])
     assert counts == Counter(id(p) for p in model.parameters())
     assert set(counts.values()) == {1}
+    assert max(layers_of(model).values()) == 3  # behind the norm
 
 
 def test_a_first_step_that_the_scaler_skips_leaves_no_momentum():

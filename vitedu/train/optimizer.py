@@ -12,10 +12,9 @@ from vitedu.train.config import TrainConfig
 
 Groups = list[dict[str, Any]]
 
-# attributes of a network before its blocks, and after its final norm
+# attributes of a network before its blocks; those not named come after its norm
 BEFORE = ("patch_embed", "cls_token", "reg_token", "pos_embed", "stem")
 BEFORE += ("norm_pre",)
-BEHIND = ("pool", "pre_logits", "head")
 
 
 def parameter_groups(
@@ -73,11 +72,11 @@ def layers_of(model: Any) -> dict[str, int]:
         for number, block in enumerate(blocks, start=1)
         for parameter in block.parameters()
     }
-    parts = dict.fromkeys(BEFORE, 0) | dict.fromkeys(BEHIND, len(blocks) + 1)
-    parts["norm"] = parts["fc_norm"] = len(blocks)  # with the last block
+    parts = dict.fromkeys(BEFORE, 0)
+    parts["norm"] = parts["fc_norm"] = last = len(blocks)  # with the last block
     return {
-        name: inside.get(id(parameter)) or parts[name.split(".")[0]]
-        for name, parameter in model.named_parameters()
+        name: inside.get(id(weight)) or parts.get(name.split(".")[0], last + 1)
+        for name, weight in model.named_parameters()
     }
 
 

@@ -25,7 +25,7 @@ from vitedu.model.network import Network
 from vitedu.train.checkpoint import Saver
 from vitedu.train.config import TrainConfig, as_settings
 from vitedu.train.data import Sources, open_data, open_sources
-from vitedu.train.journal import Journal, Progress, Run, evaluate
+from vitedu.train.journal import VALIDATED, Journal, Progress, Run, evaluate
 from vitedu.train.precision import concrete
 from vitedu.train.processes import SINGLE, Processes, from_environment
 from vitedu.train.processes.device import (
@@ -391,7 +391,7 @@ class Loop:
         ends_epoch = state.is_done or state.step % state.epoch_steps == 0
         if source is None or state.step == 0 or not ends_epoch:
             return
-        if self.journal.last("validation_accuracy")["step"] == state.step:
+        if self.journal.last(*VALIDATED)["step"] == state.step:
             return
         self.saver.check_finite({"model": state.result_weights()})
         measured = self.evaluate(source)

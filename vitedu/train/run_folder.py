@@ -141,7 +141,8 @@ class RunFolder:
         lines = [
             line
             for line in self.history()
-            if line["step"] <= step and "test_accuracy" not in line
+            if line["step"] <= step
+            and not line.keys() & {"test_accuracy", "test_loss"}
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         files.replace_file(self.log, text)

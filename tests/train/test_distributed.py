@@ -15,11 +15,12 @@ import pytest
 import torch
 
 from tests.train.runs import PATIENCE, SHORT, Two, stopper, write_set
+from vitedu.model import ViT
 from vitedu.train import fit
 from vitedu.train.checkpoint import read_saved
 from vitedu.train.processes import SINGLE, from_environment
 from vitedu.train.run_folder import RunFolder
-from vitedu.weights import read_weights
+from vitedu.weights import read_weights, save
 
 ROOT = Path(__file__).parents[2]
 TORCHRUN = [
@@ -195,14 +196,18 @@ def test_a_signal_to_one_process_stops_all_at_one_step(here):
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", ["last", "best"])
 def test_two_processes_go_on_with_what_one_began(here, keep):
-    config = replace(CONFIG, keep=keep)
+    start, file = ViT(CONFIG.model), "start.safetensors"
+    start.resize_mode = "timm"
+    save(start, file)
+    config = replace(CONFIG, keep=keep, weights=file)
     fit(config, "one")
     fit(config, "two", should_stop=stopper(7))
     result = Two("shard=true", "--resume", "two").answer()
     assert result["status"] == "finished"
     files = [RunFolder(name).weights for name in ("one", "two")]
-    weights = [read_weights(file).state_dict for file in files]
-    torch.testing.assert_close(*weights, **CLOSE)
+    one, two = map(read_weights, files)
+    torch.testing.assert_close(one.state_dict, two.state_dict, **CLOSE)
+    assert one.usage == two.usage and two.resize_mode == "timm"
 
 
 @pytest.mark.slow

@@ -15,7 +15,13 @@ from vitedu import results
 from vitedu.data.augment import Augment, mix
 from vitedu.data.dataset import changes
 from vitedu.data.feed.pictures import ImageSource, PictureChange
-from vitedu.data.feed.source import Batches, Source, explain_killed_workers
+from vitedu.data.feed.source import (
+    Batches,
+    Source,
+    explain_killed_workers,
+    restore,
+    states,
+)
 from vitedu.errors import UserError, reason, warn
 from vitedu.evaluate import Evaluation
 from vitedu.evaluate.losses import Loss
@@ -136,6 +142,7 @@ def fit(
     ):
         # The caller's random state is left as it was.
         stack.enter_context(torch.random.fork_rng(gpus))
+        stack.callback(restore, states())
 
         # What the machine decides, or decided when the run began.
         if folder is not None:

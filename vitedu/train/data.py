@@ -18,8 +18,10 @@ from vitedu.data.open import (
     folder_of,
     held_out_words,
     known_classes,
+    name_at,
     open_split,
     parts_of,
+    reader_of,
 )
 from vitedu.data.readers import folder as folders
 from vitedu.errors import UserError, counted
@@ -141,7 +143,9 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
             parts = parts_of(folder)
             if not {"test", "val"} & parts.keys():
                 # train on all of it: nothing has to be held out
-                train = parts.get("train", folder)
+                root = parts.get("train", folder)
+                train = reader_of(root).open_part(root, root)
+                train = replace(train, name=name_at(root))
     if train is not None:
         dataset = _passed(config, train, holds_out=given.test is None)
     elif folder is not None:

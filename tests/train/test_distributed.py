@@ -227,7 +227,8 @@ def test_a_process_that_is_killed_ends_the_run_and_is_named(here):
 
 # --- what the environment says
 
-WORLD = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+WORLD = {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"}
+WORLD |= {"LOCAL_WORLD_SIZE": "8"}  # on each of two machines
 
 
 @pytest.fixture
@@ -248,10 +249,12 @@ def environment(monkeypatch):
 def test_torchrun_says_which_process_this_is(environment):
     from vitedu.train.processes.distributed import Distributed
 
-    environment()
-    here = from_environment()
-    assert isinstance(here, Distributed)
-    assert (here.rank, here.world_size, here.local_rank) == (1, 2, 1)
+    for known, size in ((None, 16), ("8", 8)):
+        environment(LOCAL_WORLD_SIZE=known)
+        here = from_environment()
+        assert isinstance(here, Distributed)
+        assert (here.rank, here.world_size, here.local_rank) == (9, 16, 1)
+        assert here.local_size == size
 
 
 @pytest.mark.parametrize(

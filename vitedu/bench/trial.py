@@ -277,9 +277,10 @@ def quick(
 
 
 def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    world_size = from_environment().world_size
+    processes = from_environment()
+    world_size = processes.world_size
     # of a GPU each process has its own
-    num_bytes = available_memory() // world_size
+    num_bytes = available_memory() // processes.local_size
     if device.type == "cuda":
         num_bytes, _ = torch.cuda.mem_get_info(device)
     values: dict[str, Any] = {

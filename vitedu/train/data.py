@@ -128,7 +128,7 @@ def workers_of(split: Split, config: TrainConfig, device: torch.device) -> int:
     is_files = isinstance(reader, Reader) and reader.images is None
     if device.type != "cuda" or not is_files or reader.is_foreign:
         return 0
-    processors = (os.cpu_count() or 1) // from_environment().world_size
+    processors = (os.cpu_count() or 1) // from_environment().local_size
     return min(processors, MOST_WORKERS, len(split) // WORTH_A_WORKER)
 
 

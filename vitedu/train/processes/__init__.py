@@ -29,4 +29,6 @@ def from_environment() -> Processes:
         return SINGLE
     from vitedu.train.processes.distributed import Distributed
 
-    return Distributed(*numbers)
+    # where torchrun didn't start them, all are taken to share this machine
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", numbers[1]))
+    return Distributed(*numbers, local_size)

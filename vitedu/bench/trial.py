@@ -259,9 +259,8 @@ def quick(
     config = replace(config, log_every=1)
     if device.type != "cpu":
         return config
-    threads = config.threads
-    if threads is None:
-        threads = choose_threads(config, torch.get_num_threads())
+    num_threads = torch.get_num_threads()
+    threads = config.threads or choose_threads(config, num_threads)
     seconds = budget.training_flops(config.model) / (SLOWEST * threads)
     if seconds > 3 * ALL_STEPS:
         return None

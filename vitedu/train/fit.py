@@ -1,6 +1,5 @@
 """`fit`: a configuration in, a trained model out."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -167,7 +166,9 @@ def fit(
                 f"this run was given {config.given} in Python, which can't be "
                 "stored; resume from Python, and give vitedu.train.fit the same"
             )
-        threads = processes.on_rank0(lambda: threads_of(config, folder))
+        threads = config.threads or processes.on_rank0(
+            lambda: choose_threads(config, torch.get_num_threads())
+        )
         config = replace(config, threads=threads)
         stack.enter_context(cpu_threads(threads))
         if folder is not None:
@@ -290,14 +291,6 @@ def returned(run: Run, model: Network | None, device: torch.device) -> Run:
     model.load_state_dict(run.model.state_dict())
     model.usage = run.model.usage
     return run._replace(model=model.to(device).eval())
-
-
-def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
-    if config.threads is not None:
-        return config.threads
-    if folder is not None and os.path.isfile(folder.config):
-        return folder.read_config().threads or torch.get_num_threads()
-    return choose_threads(config, torch.get_num_threads())
 
 
 class Loop:

@@ -240,13 +240,6 @@ def test_the_resnet_of_a_hybrid_is_its_stem():
     assert {scale_of(model, name) for name in names} == {0.5**3}
 
 
-def test_parameters_or_a_whole_configuration_are_told_how_to_call_it():
-    model = two_weights()
-    for wrong in [(model.parameters(), "adamw"), (model, SHORT)]:
-        with pytest.raises(TypeError, match=r"as in build_optimizer\(model, "):
-            build_optimizer(*wrong)
-
-
 @pytest.mark.parametrize("layer_decay", [1.0, 0.75])
 def test_frozen_weights_are_in_no_group(layer_decay):
     model = ViT(TINY)

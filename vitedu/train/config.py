@@ -123,7 +123,7 @@ class TrainConfig(Checked):
         seed: seed of the initial weights and of all random numbers
         validation: share of the training images held out to choose by
         max_images: use at most so many images to train on, and to test on: the
-            first ones of arrays, evenly spread ones of pictures
+            first ones of named sets of arrays, else evenly spread ones
         fallback: "digits" uses the embedded digits if the data set is missing
         given: Python objects passed to `fit`, by name; `fit` writes it
         device: "auto", "cuda", "cuda:1", "mps" or "cpu"

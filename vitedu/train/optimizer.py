@@ -148,13 +148,6 @@ def build_optimizer(
 
     `set_lr` sets the rate of the next step. UserError: the name is unknown.
     """
-    if not isinstance(model, nn.Module) or not isinstance(name, str):
-        raise TypeError(
-            "build_optimizer wants a model and a name, as in build_optimizer("
-            "model, config.optimizer, lr=config.lr, weight_decay="
-            "config.weight_decay), got "
-            f"{type(model).__name__} and {type(name).__name__}"
-        )
     if name not in OPTIMIZERS:
         raise unknown("optimizer", name, OPTIMIZERS)
     groups = parameter_groups(

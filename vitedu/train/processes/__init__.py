@@ -30,5 +30,5 @@ def from_environment() -> Processes:
     from vitedu.train.processes.distributed import Distributed
 
     # where torchrun didn't start them, all are taken to share this machine
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", numbers[1]))
-    return Distributed(*numbers, local_size)
+    numbers.append(int(os.environ.get("LOCAL_WORLD_SIZE", numbers[1])))
+    return Distributed(*numbers)

@@ -287,15 +287,6 @@ def test_frozen_weights_keep_nothing_for_the_backward_pass():
     assert kept[-1] == images.nbytes + 4 * 3 * TINY.pre_logits
 
 
-def test_an_optimizer_needs_no_configuration():
-    layer = two_weights()
-    optimizer = build_optimizer(layer, "sgd", lr=0.5, betas=(0.0, 0.0))
-    before = layer.weight.detach().clone()
-    layer.weight.sum().backward()
-    optimizer.step()
-    assert_close(layer.weight.detach(), before - 0.5, **EXACT)
-
-
 @pytest.mark.parametrize("layer_decay", [1.0, 0.75])
 @pytest.mark.parametrize("kind", [replace(TINY, pool="map"), MAES, MPPS])
 def test_every_parameter_is_in_exactly_one_group_of_a_layer(kind, layer_decay):

@@ -85,15 +85,6 @@ def test_fine_tuning_starts_from_it(pretrained, tmp_path, capsys):
         assert torch.allclose(tuned.state_dict()[name], before, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_the_command_says_the_loss(tmp_path, capsys):
-    arguments = ["mpp-mnist", "dataset=digits", "steps=2", "max_images=40"]
-    out = tmp_path / "run"
-    code = main(["train", *arguments, "--tier", "smoke", "--out", str(out)])
-    assert code == 0
-    assert "test loss " in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_it_names_no_class(pretrained, command, tmp_path, capsys):
     picture = vitedu.data.photo("cat")

@@ -61,13 +61,12 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 # isn't on the cap at all. It's on the jacket.
 #
 # In the photograph you have no trouble, because you look around. The first square is under
-# gold braid and above a face; the second is next to a name tag. A patch on its own can't
-# look around.
+# gold braid and above a face; the second is next to a name tag.
 #
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
 # You'll write the layer that lets it look around, the green box in the drawing. At the end
-# of this page you'll see whether the dark square comes to know its own cap.
+# of this page you'll see what becomes of the dark square in a trained network.
 
 # %% tags=["margin", "hide-input"]
 figures.show(*figures.network("attention"))
@@ -378,15 +377,13 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line. An equal glyph lifts the score from −32
-# (that's the others) to 6. If the colour is equal too, it falls back to −8. So the twin
-# wins, and not the patch itself.
+# By its colour. Look at the scores in the last line: the others score −32. An equal glyph
+# lifts that to 6, but if the colour is equal too, it falls back to −8. So the twin wins.
 #
 # Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
-# line patches look at themselves. By step 20 some are in the trap: the purple square at the
-# end of the third row looks almost only at itself. At step 40, on average, it's worse. Then
-# they climb out, and in the end the map is right, for a puzzle that the network has never
-# seen. Nobody ever showed it a map.
+# line patches look at themselves. By step 20 the purple square is in the trap, and at step 40,
+# on average, it's worse. Then they climb out, and in the end the map is right, for a puzzle
+# that the network has never seen.
 #
 # ## Several questions at once
 #
@@ -555,26 +552,24 @@ def maps_of(stages):
 
 # %% tags=["hide-input"]
 usual = tokens_of(model)
-shown = ["times E", "plus positions", "after block 8"]
+shown = ["times E", "plus positions", "after block 1", "after block 8"]
 stages = {name: usual[name] for name in shown}
 alt = """Three maps of how similar each patch is to the cap's. Times E, cap and
 jacket are equally bright. With positions the jacket is dim. After block 8 the
 cap's band alone is bright."""
 label = "similarity to the cap's patch"
-grids = maps_of(stages)
+grids = maps_of({n: z for n, z in stages.items() if n != "after block 1"})
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
 table(stages)
 
 # %% [markdown]
 # The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
-# gone dark.
+# gone dark. The table, an average over all of the dark cloth, says the same: at first the cap
+# is no more like itself than like the jacket, and in the end it's hardly like the jacket at
+# all.
 #
-# The maps start from one patch. The table says the same on average over all of the dark
-# cloth, seven patches of the cap and twenty-one of the jacket: the cap comes in as much like
-# the jacket as like itself, and after block 8 it's hardly like the jacket at all.
-#
-# Positions did part of it: they took the jacket from 0.7 to 0.3 before any patch had looked
-# around. But they didn't bring the pieces of the cap closer together. What did?
+# Positions alone don't explain it. They took the jacket down to 0.3, but after block 1 it's
+# back at 0.6. So what keeps it away?
 #
 # ## What the cap looks at
 #
@@ -600,31 +595,75 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # %% [markdown]
 # In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
 # the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
-# above. Nobody built that in, and it isn't just this patch. In each of [four
-# photographs](#All-thirty-six-maps), these heads take more than 60% from that one neighbour,
-# on average over all patches. (Mind the scales: yellow is ten times as much there, so heads
-# that spread their attention look empty.)
+# above. Nobody built that in, and they do it [for other patches and
+# photographs](#All-thirty-six-maps), too. (Mind the scales: yellow is ten times as much there.)
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
-# braid, the brim, the far end. If all pieces of the cap do that, they should take home
-# much the same. Do they? Here's how similar the vectors are that attention *adds* to them, at
-# the plus sign in the drawing.
+# braid, the brim, the far end. If all pieces of the cap do that, they should take home much
+# the same. Do they? In the table below, the first row compares the vectors that attention
+# *adds* to them, at the plus sign in the drawing.
+#
+# ### Was it attention?
+#
+# The other rows are a test. Let's switch attention off in three ways: every token looks at
+# "only itself", or at "all alike", or attention returns "nothing". (With "no positions",
+# attention works, but every patch gets the same position.)
 
 # %% tags=["hide-input"]
-table({"added in block 8": usual["added in block 8"]})
+import copy
+
+
+def with_attention(change):
+    """A copy of the model; `change` is (layer, values (1, t, d)) -> output."""
+    other = copy.deepcopy(model)
+    for block in other.blocks:
+        block.attn.register_forward_hook(
+            lambda layer, given, _: change(
+                layer, layer.qkv(given[0]).chunk(3, dim=-1)[2]
+            )
+        )
+    return other
+
+
+no_positions = copy.deepcopy(model)
+with torch.no_grad():
+    places = no_positions.pos_embed[:, 1:]  # all get the mean position
+    places.copy_(places.mean(dim=1, keepdim=True).expand_as(places))
+
+# %% tags=["hide-input"]
+ways = {
+    "only itself": lambda layer, values: layer.proj(values),
+    "all alike": lambda layer, values: layer.proj(
+        values.mean(dim=1, keepdim=True).expand_as(values)
+    ),
+    "nothing": lambda layer, values: torch.zeros_like(values),
+}
+after = "after block 8"
+stages = {"the network": usual[after]}
+stages |= {
+    name: tokens_of(with_attention(way))[after] for name, way in ways.items()
+}
+stages["no positions"] = tokens_of(no_positions)[after]
+alt = """Five maps of how similar each patch is to the cap's after block 8. In
+the network itself the band of the cap stands alone; in the four others the
+jacket lights up with it."""
+grids = maps_of(stages)
+figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
+table({"added in block 8": usual["added in block 8"]} | stages)
 
 # %% [markdown]
 # The pieces of the cap get nearly the same thing, and the jacket nothing like it. And if you
-# switch attention off, in any of three ways, the jacket ends at 0.6 or more. (It's one
-# photograph, the way to block 8 isn't straight, and none of this is
-# [proof](#Was-it-attention?).)
+# switch attention off, in any of the three ways, the cap's pieces are still alike, but the
+# jacket is like them, too: 0.6 or more. Without positions, patches that are almost equal ask
+# almost the same and get almost the same.
 #
-# So the dark square has found out what it's a piece of, and nobody ever told it where a cap
-# ends.
+# So it seems to take both, attention to look around and positions to say where things are.
+# (It's only one photograph, and four networks that we broke: no proof, says exercise 6.) It
+# looks as if the dark square has found out what it's a piece of, and nobody ever told it
+# where a cap ends.
 #
 # And when a lens of her glasses asks, or a star of the flag? Point at one and see, or [look
-# it up](#All-thirty-six-maps). (The last blocks mostly look at the corners. [Chapter
-# 15](15_inside.ipynb) finds out why.)
+# it up](#All-thirty-six-maps).
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
@@ -675,8 +714,7 @@ table({"added in block 8": usual["added in block 8"]})
 # you know about those heads. Then set `token = jacket + 1` in *What the cap looks
 # at*, run that cell and the next, and see which of your predictions fails.
 #
-# **6.** ★★★ The table of [controls](#Was-it-attention?) switches attention off in three
-# ways. In which of them do all tokens become alike, and why? What would convince you that a
+# **6.** ★★★ The last figure switches [attention](#Was-it-attention?) off in three ways. In which of them do all tokens become alike, and why? What would convince you that a
 # row is about attention, and not about a network that you broke?
 #
 # **7.** ★★★ A head computes 196 shares for a token, none negative, and returns the average
@@ -688,91 +726,6 @@ table({"added in block 8": usual["added in block 8"]})
 # Nothing below is needed for chapter 3. Two sections are about mistakes with this layer
 # that raise no error: dividing by [the root of $D$ instead of $D_h$](#The-wrong-root), and
 # using PyTorch's own layer [without `batch_first=True`](#The-layer-off-the-shelf).
-#
-# ### Was it attention?
-#
-# What if attention can do nothing? There are three ways to switch it off: every token looks
-# at "only itself", or at "all alike", or attention returns "nothing". In a fourth network,
-# "no positions", attention works, but every patch gets the same position. Here's what comes
-# out after block 8.
-
-# %% tags=["hide-input"]
-import copy
-
-
-def with_attention(change):
-    """A copy of the model; `change` is (layer, values (1, t, d)) -> output."""
-    other = copy.deepcopy(model)
-    for block in other.blocks:
-        block.attn.register_forward_hook(
-            lambda layer, given, _: change(
-                layer, layer.qkv(given[0]).chunk(3, dim=-1)[2]
-            )
-        )
-    return other
-
-
-no_positions = copy.deepcopy(model)
-with torch.no_grad():
-    places = no_positions.pos_embed[:, 1:]  # all get the mean position
-    places.copy_(places.mean(dim=1, keepdim=True).expand_as(places))
-
-# %% tags=["hide-input"]
-ways = {
-    "only itself": lambda layer, values: layer.proj(values),
-    "all alike": lambda layer, values: layer.proj(
-        values.mean(dim=1, keepdim=True).expand_as(values)
-    ),
-    "nothing": lambda layer, values: torch.zeros_like(values),
-}
-after = "after block 8"
-stages = {"the network": usual[after]}
-stages |= {
-    name: tokens_of(with_attention(way))[after] for name, way in ways.items()
-}
-stages["no positions"] = tokens_of(no_positions)[after]
-alt = """Five maps of how similar each patch is to the cap's after block 8. In
-the network itself the band of the cap stands alone; in the four others the
-jacket lights up with it."""
-grids = maps_of(stages)
-figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
-table(stages)
-
-# %% [markdown]
-# Only the network itself tells cap from jacket clearly. "All alike" keeps some of what
-# the positions gave it. We show block 8 because its gap is the widest.
-#
-# Without positions every head may look around, but the cap comes out no more like
-# itself than like the jacket. Two patches that are almost equal ask almost the same,
-# get almost the same, and stay that way. In the figure, even the wall is more like the
-# framed patch than the rest of its own cap.
-#
-# It seems to take both, attention to look around and positions to say where things are. But
-# this is one photograph, and no control was trained that way. They're networks that we
-# broke, so it's no proof (exercise 6).
-#
-# Nor is the way to block 8 a straight one. Each block has a second half, an MLP, which
-# changes every token on its own. "Halfway" is before the MLP, when attention has just added
-# its part:
-
-# %% tags=["hide-input"]
-stages = {}
-for number in (1, 4, 8):
-    for name in ("added in block {}", "block {}, halfway", "after block {}"):
-        stages[name.format(number)] = usual[name.format(number)]
-table(stages)
-for number in (1, 8):
-    added = usual[f"added in block {number}"]
-    before = usual[f"block {number}, halfway"] - added
-    cosine = F.cosine_similarity(added, before, dim=1)[cloth_of_cap].mean()
-    print(f"block {number}: what is added, against the token: {cosine:4.1f}")
-
-# %% [markdown]
-# In block 1 attention adds much the same to cap and jacket, and yet they come out a little
-# less alike. What it adds points against the tokens (the cosine of the two is −0.6 on the
-# cap), so it takes away some of what dark cloth has in common. Then the MLP makes cap and
-# jacket nearly as alike as they were at the start. By block 4 the jacket is down to 0.2. In
-# block 8 it stays there, while the pieces of the cap move closer together.
 #
 # ### Nothing learned
 #
@@ -884,10 +837,9 @@ print("our layer, alone as in the batch: True")
 # $t = 2D$. ([Chapter 1](01_images.ipynb#What-sixteen-costs) counts the MLP as well, which
 # puts it off to $6D$.)
 #
-# Memory has its own price. For the backward pass, our `attention` has to keep its map,
-# $t^2$ numbers per head. PyTorch's `F.scaled_dot_product_attention` computes equations
-# (6) and (7) piece by piece and never holds the whole map ([Dao et al.
-# 2022](https://arxiv.org/abs/2205.14135)). The package's own networks use it.
+# In memory, our `attention` keeps its map, $t^2$ numbers per head. PyTorch's
+# `F.scaled_dot_product_attention`, which the package's own networks use, never holds the whole
+# map ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
 #
 # The hidden cell below checks that it computes what ours does. It also loads our
 # weights into `nn.MultiheadAttention` with `batch_first=True`, whose `in_proj` is our
@@ -1025,8 +977,9 @@ figures.show(*drawings.heads(picture, rows, alt))
 #    avoid finding itself.
 # 3. One softmax returns one average. Where you need two values, it gives you one number.
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
-# 5. Positions pulled its cloth and the jacket's apart. Attention then gave the pieces of the
-#    cap nearly the same thing, and the jacket something else, most clearly in block 8.
+# 5. Positions pulled its cloth and the jacket's apart, though block 1 undid most of that. In
+#    block 8, attention gave the pieces of the cap nearly the same thing, and the jacket
+#    something else. If you take either of them away, cap and jacket hardly come apart.
 #
 # </details>
 #

@@ -102,8 +102,8 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # give it?
 #
 # You could ask a single patch, but why should one corner speak for the photograph? You
-# could take the average, which [works as well](#The-mean-instead-of-the-class-token), but
-# our file was trained the paper's way.
+# could take the average, which [works as well](#The-mean-instead-of-the-class-token) if you
+# train for it, but our file was trained the paper's way.
 #
 # The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805) and
 # puts one more vector in front, which belongs to no patch. Think of a printed form that
@@ -203,11 +203,17 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 # (the cosine: 1 if two rows point the same way).
 
 # %% tags=["hide-input"]
-figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
+places = trained.pos_embed[0, 1:]
+figures.show(*drawings.neighbours(places, (1, 91, 140)))
+places = F.normalize(places, dim=1)
+most_alike = (places @ places.T - 2 * torch.eye(196)).argmax(dim=1)
+across = (most_alike % 14 - torch.arange(196) % 14).abs()
+down = (most_alike // 14 - torch.arange(196) // 14).abs()
+print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 
 # %% [markdown]
-# Each row is most like those of the neighbours, and in the middle map you see a bright cross:
-# the token's own row and column of the picture. Nobody drew that cross. The network has
+# Every single row is most like a direct neighbour's. And in the middle map you see a bright
+# cross: the token's own row and column of the picture. Nobody drew that. The network has
 # discovered the grid.
 #
 # ## Four equations, one class
@@ -222,21 +228,23 @@ figures.show(*drawings.neighbours(trained.pos_embed[0, 1:], (1, 91, 140)))
 # times the matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all
 # of them.
 #
-# Equations (2) and (3) are the two steps of a [chapter 3](03_encoder.ipynb) block, attention
-# (the paper's MSA) and MLP, for each block $\ell$ from 1 to $L$. LN is the LayerNorm, and
-# $\mathbf{z}'$ are the tokens halfway through a block. Equation (4) reads the answer:
-# $\mathbf{z}_L$ are the tokens after the last block, and $\mathbf{z}_L^0$ is row 0 of them,
-# the class token. Here they all are, each beside its line of code.
+# Here are all four, each beside its line of code.
 
 # %% tags=["hide-input"]
 figures.show(*drawings.equations())
 
 # %% [markdown]
+# Equations (2) and (3) are the two steps of a [chapter 3](03_encoder.ipynb) block, attention
+# (the paper's MSA) and MLP, for each block $\ell$ from 1 to $L$. LN is the LayerNorm, and
+# $\mathbf{z}'$ are the tokens halfway through a block. Equation (4) reads the answer:
+# $\mathbf{z}_L$ are the tokens after the last block, and $\mathbf{z}_L^0$ is row 0 of them,
+# the class token.
+#
 # Now write it as a class. You'll find the boxes again in `forward`, except for the two in the
 # dashed frame, which are inside `self.blocks`. The defaults make it ViT-Ti/16. What you wrote
 # before comes from `vitedu.plain`, and so does `initialise`, which gives every weight its
-# [first value](#Initial-values-and-a-trap). (In `pos_embed`, the zeros only reserve the
-# space.)
+# [first value](#Initial-values-and-a-trap). (The class token keeps its zeros; those in
+# `pos_embed` only reserve the space.)
 
 # %%
 from vitedu.plain import EncoderBlock, PatchEmbedding, initialise
@@ -280,20 +288,34 @@ class ViT(nn.Module):
 # %% [markdown]
 # ## How do you know?
 #
-# The class is short and looks right, but so do most wrong ones. Each of these six networks
-# has one bug, and each runs and trains without an error:
+# The class is short and looks right, but so do most wrong ones. Here's one with a bug: it has
+# four heads, and the file was trained with three. With `strict=True`, every name and every
+# shape in the file must match. Will PyTorch refuse to load it?
+
+# %% tags=["failure"]
+wrong = ViT(num_heads=4).double()
+print(wrong.load_state_dict(weights, strict=True))
+say(wrong(images))
+
+# %% [markdown]
+# "All keys matched successfully." And Hopper is a bow tie, and the coffee red wine.
 #
-# * *random head:* the authors' starts out as zeros
-# * *no last norm:* the head reads row 0 just as the blocks leave it
-# * *four heads:* the file was trained with three
-# * *ReLU, not GELU:* in all MLPs
-# * *class token last:* and row 0 is still read
-# * *tanh on logits:* a tanh comes after the head
+# The number of heads appears in no shape: with three heads or with four, q, k and v are
+# 192 wide. And what has no weights, such as a GELU or a residual addition, doesn't
+# appear in the file at all. So a strict load proves less than it seems to. Here are three
+# more tests.
 #
-# How do you know that yours isn't one of them? Here are four tests. With each, ask yourself
-# which of the six it catches.
+# ### Count
 #
-# ### First test: the first loss
+# If your class has as many weights as the file, it's unlikely that a layer with weights is
+# missing. (If you have no file, [count with a pencil](#Counting-with-a-pencil).)
+
+# %%
+found = sum(weight.numel() for weight in ViT().parameters())
+print(f"the file {total:,}, your class {found:,}")
+
+# %% [markdown]
+# ### The first loss
 #
 # A new network starts out with random matrices, as in the authors' code, but its head is all
 # zeros. **You show it our three photographs, with any labels you like. What's the loss? And
@@ -319,40 +341,13 @@ print([name for name, weight in fresh.named_parameters() if weight.grad.any()])
 # head's matrix, which is still all zeros. After that step it isn't zero any more, and
 # [everything learns](#A-head-of-zeros).
 #
-# ### Second test: count
-#
-# If your class has as many weights as the file, it's unlikely that a layer is missing.
-# (If you have no file, [count with a pencil](#Counting-with-a-pencil).)
-
-# %%
-found = sum(weight.numel() for weight in ViT().parameters())
-print(f"the file {total:,}, your class {found:,}")
-
-# %% [markdown]
-# ### Third test: load strictly
-#
-# With `strict=True`, every name and every shape in the file must match. Build the network
-# with four heads, the third bug of the list. Will PyTorch refuse to load the file?
-
-# %% tags=["failure"]
-wrong = ViT(num_heads=4).double()
-print(wrong.load_state_dict(weights, strict=True))
-say(wrong(images))
-
-# %% [markdown]
-# "All keys matched successfully." And the coffee is red wine.
-#
-# The number of heads appears in no shape: with three heads or with four, q, k and v are
-# 192 wide. And what has no weights, such as a GELU or a residual addition, doesn't
-# appear in the file at all. So the named arrays aren't the whole network, and a strict load
-# proves less than it seems to.
-#
-# ### Fourth test: somebody else's code
+# ### Somebody else's code
 #
 # The last test compares logits, number by number, with those of
-# [timm](https://github.com/huggingface/pytorch-image-models), a widely used library of
-# vision models. Both networks get the same photographs and the same random weights, even in
-# the head: if it stayed at zero, both would answer zero, whatever their blocks do.
+# [timm](https://github.com/huggingface/pytorch-image-models), a widely used library whose ViT
+# also reads the authors' own files. Both networks get the same photographs and the same random
+# weights, even in the head: if it stayed at zero, both would answer zero, whatever their
+# blocks do.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -372,10 +367,6 @@ print("largest difference below 1e-10 of it:", bool(difference < 1e-10 * size))
 
 # %% [markdown]
 # Two programs, three thousand logits, and no difference beyond rounding.
-#
-# ### Six bugs, four tests
-#
-# Now for the hunt: all four tests, set on all six networks.
 
 # %% tags=["hide-cell"]
 import copy
@@ -441,7 +432,7 @@ _ = nn.init.xavier_uniform_(bugs["random head"].head.weight)
 bugs["no last norm"].norm = nn.Identity()
 for block in bugs["ReLU, not GELU"].blocks:
     block.mlp = WithReLU(192, 768)
-TESTS = {"first loss": first_loss, "count": count, "load": load}
+TESTS = {"load": load, "count": count, "first loss": first_loss}
 TESTS["other code"] = other_code
 
 
@@ -450,6 +441,18 @@ def hunt(bug, test):
     is_alarm, words = TESTS[test](copy.deepcopy(bugs[bug]).double())
     return f"{'ALARM' if is_alarm else 'silent'}: {words}"
 
+
+# %% [markdown]
+# ### Six bugs, four tests
+#
+# Now for the hunt. Each of these six networks has one bug, and each runs without an error:
+#
+# * *random head:* the authors' starts out as zeros
+# * *no last norm:* the head reads row 0 just as the blocks leave it
+# * *four heads:* the file was trained with three
+# * *ReLU, not GELU:* in all MLPs
+# * *class token last:* and row 0 is still read
+# * *tanh on logits:* a tanh comes after the head
 
 # %% [markdown] tags=["predict"]
 # Suppose you have time for two of the four tests. **Which two tests catch all six bugs?**
@@ -467,10 +470,10 @@ for bug, said in seen.items():
     print(f"{bug:18}" + "".join(f"{each:12}" for each in short).rstrip())
 
 # %% [markdown]
-# First loss and other code. The last four bugs change no weight's name or shape, so of the
-# four tests only somebody else's code notices them. The one bug that it misses is the random
-# head: once both networks have been given the same weights, first values no longer matter.
-# Count and load found just the missing norm, but they're over in a second.
+# First loss and other code. The last four bugs of the list change no weight's name or shape,
+# so only somebody else's code notices them. The one bug that it misses is the random head:
+# once both networks have been given the same weights, first values no longer matter. Count
+# and load found just the missing norm, but they're over in a second.
 #
 # Look closer at the network whose class token comes last. It reads its answer from row 0,
 # which is now the first patch. What do the tests say, and what does it call our three
@@ -484,13 +487,13 @@ last.load_state_dict(weights, strict=True)
 say(last(images))
 
 # %% [markdown]
-# Only timm raises the alarm. Hopper is still a military uniform, and it's the coffee that
-# gives the bug away, as it did with four heads. So photographs whose names you know are a
-# fifth test. Just don't stop at one.
+# Only timm raises the alarm. Hopper is still a military uniform and the cat a cat; it's the
+# coffee that gives the bug away. So photographs whose names you know are a fifth test. Just don't
+# stop at one.
 #
 # And the tanh? It looks harmless, and we've seen it in a published tutorial. But with ten
-# classes, even a network that gets everything right can't bring its loss below 0.8 ([here's
-# why](#A-tanh-behind-the-head)).
+# classes, even a network that gets everything right can't bring its loss much below 0.8
+# ([here's why](#A-tanh-behind-the-head)).
 #
 # > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
 # > softmax, and the loss gets a floor that no amount of training can break through.
@@ -572,16 +575,17 @@ show_answers(new[:3])
 # patches, attention and blocks that you wrote before. The drawing at the start of chapter 1
 # now runs, every box of it yours.
 #
-# And now **your photograph**. Put its path in the place of `photo("cat")`, or
-# [try it](try.md) in the browser.
+# And now **your photograph**. Put its path in the place of ours (in Colab, drop it into the
+# folder first), or [try it](try.md) in the browser.
 
 # %%
-PHOTO = photo("cat")  # or "dog.jpg"; in Colab, drop it into the folder
+PHOTO = rubbish / "paper/paper490.jpg"  # or "dog.jpg"
 show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
-# What does it say of yours? (On the site, the animation [Walk](try.md#Walk) follows one patch
-# through the network.)
+# Ours is an advertisement, but with letters like these, a *comic book* isn't a bad guess. What
+# does it say of yours? (On the site, the animation
+# [Walk](try.md#Walk) follows one patch through the network.)
 #
 # ## What to take with you
 #
@@ -761,20 +765,6 @@ for step in 1, 2:
 # with the learning rate of the class token, looked far worse. Keep that in mind whenever
 # two methods are compared at one fixed learning rate.
 #
-# There are two ways to do it, and they differ. The authors' code normalises each token
-# and then averages; timm averages first unless you tell it otherwise. Try both with two
-# tokens of two numbers, where all that LN keeps is which number is larger: $(3, 1)$
-# becomes $(1, -1)$, and $(0, 4)$ becomes $(-1, 1)$. Norm first, then mean: $(0, 0)$. Mean
-# first, then norm: $(1.5, 2.5)$ becomes $(-1, 1)$.
-#
-# ### The hidden layer of the head
-#
-# For pre-training, the first long training on a large collection, the paper's head has a
-# hidden layer: linear, tanh, linear. The tanh is *between* the two, and the logits stay
-# unbounded. For fine-tuning the paper removes both layers and attaches one linear layer
-# of zeros (section 3.2 and appendix B.1.1). Our file has only the linear layer, so you
-# never see the tanh.
-#
 # ### Four kinds of positions
 #
 # Table 8 of the paper compares, for ViT-B/16, no positions; the learned table we use
@@ -787,8 +777,7 @@ for step in 1, 2:
 # | accuracy in % | 61.4 | 64.2 | 64.0 | 64.0 |
 #
 # So our network can't do without its positions, but one that was *trained* without them does
-# surprisingly well. Having some is worth almost three points; which kind makes no difference
-# to speak of.
+# surprisingly well. Having any is worth almost three points; which kind hardly matters.
 # The authors' explanation: with 14×14 patches it's easy to learn the grid.
 #
 # ### Counting with a pencil
@@ -862,14 +851,11 @@ figures.show(*drawings.shares(groups))
 # too low, look for these two first. They're parameters of the network itself, in no layer, so
 # a count that goes from layer to layer walks past them.
 #
-# What an image costs is counted in *MACs*, a multiplication with the addition after it, or
-# in *FLOPs*, where these are two. Many tables print MACs and call them FLOPs, so if two
-# papers differ by a factor of 2, it may be just a word.
-#
 # ### A tanh behind the head
 #
-# Perhaps the tutorial had its tanh from the paper, which does mention one, [a layer
-# earlier](#The-hidden-layer-of-the-head). Behind the head it squeezes every logit into −1
+# Perhaps the tutorial had its tanh from the paper. For pre-training, the first long training
+# on a large collection, the paper's head is linear, tanh, linear: there the tanh is *between*
+# two layers, and the logits stay unbounded. Behind the head it squeezes every logit into −1
 # to 1, and the largest stays the largest. What can be wrong with that?
 #
 # Take ten classes, say the handwritten digits, and a network that gets all of them right, as
@@ -918,9 +904,9 @@ print("with tanh no batch gets below the floor; without it they do")
 
 # %% [markdown]
 # The loss stays above its floor, and eight points of accuracy are gone. That's because 2,500
-# digits are few. With nine shifted copies of each, as in chapter 1, the tanh costs only about
-# a point, on average over five seeds. But the loss still ends at 0.88, where the other's is
-# 0.07.
+# digits are few. With nine shifted copies of each, as in chapter 1, the tanh cost only about a
+# point, in five pairs of runs that aren't on this page. But the loss still ended at 0.88, not
+# at 0.07.
 #
 # ### Another image size
 #

@@ -11,7 +11,7 @@ import vitedu
 # the 784 pixels of a handwritten digit straight to ten scores. It has $784 \cdot 10 + 10 =
 # 7{,}850$ weights, and in a few minutes it learns to read 92 of 100 new digits. In the other
 # corner is a Vision Transformer, your class of [chapter 4](04_vit.ipynb). It's tiny, two
-# blocks with two heads each, so that it has 7,850 weights as well.
+# blocks of width 16, and has 7,850 weights as well.
 #
 # Who wins, and by how much? In chapter 4 the weights came out of a file. Today you train
 # them yourself, and learn to tell a better recipe from a lucky run.
@@ -81,8 +81,8 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # doing. The rest are to learn from, `x_learn` with `y_learn`.
 #
 # We'll begin like nearly every first tutorial. Its loop shuffles the images, takes a *batch* of
-# 64 at a time, computes the loss, and lets Adam move the weights. (AdamW is Adam that also
-# shrinks the weights a little.) One pass over all the images is an *epoch*.
+# 64 at a time, computes the loss, and lets AdamW move the weights: that's Adam, but it also
+# shrinks the weights a little. One pass over all the images is an *epoch*.
 
 
 # %%
@@ -118,8 +118,8 @@ def try_rate(lr, loop=tutorial):
 slow = try_rate(0.001)
 
 # %% [markdown] tags=["predict"]
-# The linear layer's 92% is still far away. (To be fair, that layer was trained for more than
-# one epoch.) But look at that 0.001. It's the *learning rate*, which scales every step of the
+# The linear layer's 92% is still far away. To be fair, that layer was trained for more than
+# one epoch. But look at that 0.001. It's the *learning rate*, which scales every step of the
 # weights. It's also PyTorch's default, and hardly anybody changes it. Let's make it ten times
 # as large, then a hundred times. **What does a hundred times the rate do?**
 #
@@ -150,7 +150,7 @@ figures.show(*mnist.training_loop())
 # The loss $\ell$ of an image is small when $p_y$, the probability that the network gives to
 # the true label $y$, is close to one. The gradient $g$ says for every weight $w$ how fast
 # the loss would rise if that weight grew, so the step moves each weight the other way.
-# (`zero_grad` forgets the gradients of the last batch.)
+# `zero_grad` forgets the gradients of the last batch.
 
 
 # %% tags=["teaches"]
@@ -167,8 +167,8 @@ def train_step(model, optimizer, images, labels):
 # In plain gradient descent, a step moves a weight by the learning rate times its gradient.
 # Adam ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) does something else. For each
 # weight it keeps two running means, $\hat m$ of its recent gradients and $\hat v$ of their
-# squares ([more on the hats](#Adam-in-four-lines)). Then it takes this step, where $\eta$
-# is the learning rate:
+# squares ([how](#Adam-in-four-lines)). Then it takes this step, where $\eta$ is the learning
+# rate:
 #
 # $$ w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v}} $$
 #
@@ -200,13 +200,12 @@ print("every weight of the head moved by the learning rate")
 
 # %% [markdown]
 # Every weight of the head moved by the learning rate, whether its gradient was large or tiny,
-# because $g / \sqrt{g^2}$ is plus or minus one. Adam keeps the direction and throws the size
-# away.
+# because $g / \sqrt{g^2}$ is plus or minus one. In this step, Adam keeps the direction and
+# throws the size away. Later the quotient is usually smaller than one.
 #
 # So with Adam the learning rate is a *length*: roughly how far each weight may walk in a step.
-# (Later the quotient is usually smaller than one.) Our epoch had 782 steps, so at 0.001 a weight
-# could get about 0.8 away from its start if it never turned. How far did the weights really
-# get?
+# Our epoch had 782 steps, so at 0.001 a weight could get about 0.8 away from its start if it
+# never turned. How far did the weights really get?
 
 # %% tags=["nbval-ignore-output"]
 weights = nn.utils.parameters_to_vector  # all 7,850 in one row
@@ -218,8 +217,8 @@ for lr, each in {0.001: slow, 0.01: fast}.items():
 
 # %% [markdown]
 # At the default rate, a weight has moved by a third of its own size. The first run was
-# probably still on its way. (Or was it a bug? Here's [a test that takes two
-# seconds](#A-test-that-takes-two-seconds).)
+# probably still on its way. Or was it a bug? Here's [a test that takes two
+# seconds](#A-test-that-takes-two-seconds).
 #
 # ## Rise and fall
 #
@@ -386,10 +385,11 @@ by_rate = {lr: climb(0, lr) for lr in (0.001, 0.003, 0.01, 0.03, 0.1)}
 figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
-# PyTorch's default makes more than twice the mistakes of the best rate. At the bottom the
-# curve is nearly flat, and one run each can't tell such neighbours apart. On the right there's
-# a cliff. (Your numbers will differ a little all over this page, and a lot at the cliff, where
-# the way a computer rounds its sums can decide a run.)
+# With rise and fall, PyTorch's default makes more than twice the mistakes of the best rate.
+# ([Left constant](#When-falling-hurts), it makes fewer.) At the bottom the curve is nearly
+# flat, and one run each can't tell such neighbours apart. On the right there's a cliff. Your
+# numbers will differ a little all over this page, and a lot at the cliff, where the way a
+# computer rounds can decide a run.
 #
 # We take 0.01: it has the fewest mistakes, and it's further from the cliff than 0.03. For your
 # own network keep the method, not the number: five short runs, about a factor of three apart.
@@ -406,7 +406,8 @@ for name, loop in {"with": train, "without": fall}.items():
 
 # %% [markdown]
 # Without it, you get about two to six times the mistakes, and every run ends somewhere else.
-# Had you trained only once, you'd have seen one of the three, and taken it for the truth.
+# Had you trained once, you'd have taken one of them for the truth. (At 0.01 it's another
+# story: [exercise 4](#Exercises).)
 #
 # ## Better, or lucky?
 #
@@ -435,8 +436,8 @@ def centre(pixels):
 
 
 # %% [markdown]
-# Now one change at a time, each on top of the last, like the rungs of a ladder. Each line names
-# a rate, a loop, how the pixels are scaled, and how the image is shifted.
+# Now one change at a time, each on top of the last, like the rungs of a ladder. For each rung,
+# `RUNGS` gives `climb` the rate, the loop, and what to do with the pixels and the images.
 
 # %% tags=["nbval-ignore-output"]
 RUNGS = {
@@ -470,32 +471,31 @@ figures.show(*mnist.ladder(rungs, found))
 # and the number after the ±.
 #
 # Is a rung better than the one above it? Compare the gain with *its* error. Two independent
-# errors add up like the short sides of a right triangle: square them, add, take the root.
+# errors add up like the short sides of a right triangle: square them, add, take the root. (Our
+# rungs share their seeds, so here that's approximate.)
 #
 # > **Rule of thumb.** Change one thing, use several seeds, and divide the difference by
 # > its error. Below 2, it's no result. From 2 to 3, it's a hint. Above 3, it's a result.
-# > (With three seeds the error itself is a rough guess, so near a border add seeds.)
-#
-# Try it on the second rung. The gain is $10.6 - 7.8 = 2.8$, and its error $\sqrt{0.5^2 +
-# 0.2^2} \approx 0.5$. That's between five and six errors, a result.
+# > With three seeds the error itself is a rough guess, so near a border add seeds.
 
 # %% [markdown] tags=["predict"]
-# Now you. With pixels around 0, the mistakes went from 6.0 ± 0.3 to 5.1 ± 0.2 percent. **By
-# the rule of thumb, what is that?**
+# Take a pencil. With pixels around 0, the mistakes went from 6.0 ± 0.3 to 5.1 ± 0.2 percent.
+# **By the rule of thumb, what is that?**
 #
 # * no result
 # * a hint
 # * a result
 
 # %% [markdown]
-# It's a hint: the gain of 0.9 is about two and a half of its errors. (With [twenty
-# seeds](#Twenty-seeds) it becomes a result.) The higher rate is a result, so is rise and fall,
-# and the shifts are nothing. But the shifts get a second chance now.
+# It's a hint: the gain of 0.9 has the error $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
+# two and a half errors. With [twenty seeds](#Twenty-seeds) it becomes a result. The higher rate
+# is a result, so is rise and fall, and the shifts aren't, yet.
 #
 # ## Fifteen epochs
 #
 # Shifts are meant to stop the network from memorising, and nobody memorises fifty thousand
-# digits in two epochs. So let's train for fifteen (`LONG`), without shifts and with them.
+# digits in two epochs. So let's train for fifteen, `LONG`, without shifts and with them.
+# **Which network will be better on its own digits, and which on fresh ones?**
 
 # %% tags=["nbval-ignore-output"]
 finished = {}
@@ -509,8 +509,8 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
     print(f"{name:11}  training {learned:.2%}, held out {fresh:.2%}")
 
 # %% [markdown]
-# How does a whole training look? Here's the second one. For comparison, a hidden cell repeats
-# it at a constant 0.01, in grey.
+# How does a whole training look? Here's the second one, on a logarithmic axis, and in grey
+# the same at a constant 0.01.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 steady = tiny()
@@ -563,12 +563,13 @@ print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
 
 # %% [markdown]
-# If the two were equally good, each of these images would be a coin toss. Then the border
-# would rarely be outside the orange band, which is two errors wide on both sides: the
-# difference $b - a$ has the standard error $\sqrt{a + b}$.
+# If the two were equally good, each of these images would be a coin toss. The difference $b -
+# a$ would then have the standard error $\sqrt{a + b}$, here 15. Two errors, a difference of 30,
+# move the border by 15, and that's the orange band.
 #
-# Yours is a little over two errors: a hint, and only for this pair of runs, because a coin
-# knows nothing of seeds. We take the shifts all the same, as they cost no weights.
+# Yours is a little over two errors: a hint, and only for this pair of runs, because the coin
+# toss doesn't count the luck of the seeds. We take the shifts all the same, as they cost no
+# weights.
 #
 # ## The duel
 #
@@ -660,8 +661,7 @@ notes = {"ViT, the tutorial's way": "60,000 images,\nmean of 3 runs"}
 figures.show(*mnist.duel(misread, notes))
 
 # %% [markdown]
-# Fewer than half: 79 against your ViT's 186. Even if no digit fooled both, the coin toss
-# gives an error of $\sqrt{79 + 186} \approx 16$. The difference of 107 is over six of those, a
+# Fewer than half: 79 against your ViT's 186. By the coin toss that's more than six errors, a
 # result, at least for this pair of runs.
 #
 # The convolutions don't have to learn that a stroke is the same stroke one pixel further along:

@@ -121,8 +121,8 @@ figures.show(*recipe.parting({"": seen}))
 #
 # Are ViTs just bad at small photographs? No: a larger one, with ten times your pictures but
 # also from nothing, gets 87%. **So how do you find out what your run lacks?**
-# You'll build three ingredients of a good recipe, weigh eleven, and draw a map that shows
-# which kind a run needs.
+# You'll build three well-known ingredients, weigh eleven, and draw a map that shows which kind
+# a run needs.
 #
 # ## Shift and mirror
 #
@@ -200,9 +200,9 @@ figures.show(*recipe.plane(path, [move], high=60))
 # that gets more of the others is higher up. On the dashed diagonal there's no gap. Your first
 # run sets out along it and then turns away, to the right: that's memorising.
 #
-# The blue arrow is what shifts and mirrors do. Upwards it's only three points. But look how
-# far to the left it goes! The network now gets fewer than half of its own pictures right,
-# hardly more than of the others.
+# The blue arrow is what shifts and mirrors do to the record's recipe. Upwards it's only three
+# points. But look how far to the left it goes! The network now gets fewer than half of its own
+# pictures right, hardly more than of the others.
 #
 # So there are two ways to be bad. Far from the diagonal, a network knows its pictures by
 # heart. Down on the diagonal, it hasn't even learned what it was shown. Here's a guess for
@@ -242,15 +242,16 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 #
 # <div class="try" data-part="mixup"></div>
 #
-# Try it with a pencil. Let a picture have just two pixels, $x = (1, 0)$, and its partner
-# $x' = (0, 0.5)$. With a share of $\lambda = 0.7$, the mixture is $(0.7, 0.15)$. In symbols,
-# with labels $y$ that are 1 in their class and 0 elsewhere:
+# A picture with only two pixels, $x = (1, 0)$, and its partner $x' = (0, 0.5)$ make $(0.7,
+# 0.15)$ if you keep a share of $\lambda = 0.7$. In symbols, with labels $y$ that are 1 in their
+# class and 0 elsewhere:
 #
 # $$ \tilde x = \lambda\, x + (1 - \lambda)\, x' \qquad
 # \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
 #
 # In the code $\lambda$ is `share`, and each picture's partner is its neighbour in the batch.
-# `draw` picks a random share of at least a half, mostly close to 1 if `alpha` is small.
+# `draw` picks a random share. It's at least a half, so that every picture outweighs its
+# partner, and mostly close to 1 if `alpha` is small.
 
 
 # %%
@@ -270,17 +271,10 @@ def draw(alpha, random=dice):
 
 
 # %% [markdown]
-# Here's the pencil's example, where $x$ is a cat (class 3) and $x'$ a dog (class 5):
-
-# %%
-targets = F.one_hot(torch.tensor([3, 5]), 10).float()
-x, y = mixup(torch.tensor([[1.0, 0.0], [0.0, 0.5]]), targets, 0.7)
-print(x[0].numpy(), y[0].numpy().round(1))
-
-# %% [markdown]
 # PyTorch's `cross_entropy` takes such labels as well: it's $-\sum_k \tilde y_k \ln p_k$, where
 # $p_k$ is the network's probability for class $k$. It's smallest if the network answers with
-# $\tilde y$ itself, so picture and label need the same share.
+# $\tilde y$ itself. So if the label had another share than the picture, the network would be
+# punished for seeing what's there.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 pictures, numbers = torch.rand(8, 3, 32, 32), torch.arange(8)
@@ -336,12 +330,12 @@ def report(model):
 two_epochs(torch.optim.Adam)
 
 # %% [markdown]
-# The weights are gone, and the network is well on its way to one answer for everything.
-# **What could be wrong?**
+# The weights are gone, and two of five pictures get the same answer. **What could be wrong?**
 #
-# PyTorch's `Adam` adds the decay to the *gradient*, and then divides by the size, as always.
-# So a decay that outweighs the gradient isn't a gentle pull any more: it decides where every
-# step goes. The weights march to zero at full speed, without a warning.
+# PyTorch's `Adam` adds the decay to the *gradient*, and then divides the sum by its usual
+# size, as it does with any gradient. So a decay that outweighs the gradient isn't a gentle
+# pull any more: it decides where every step goes. The weights march to zero at full speed,
+# without a warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
 # out of that division. Let $g$ be the gradient of a weight $w$, $\eta$ the learning rate and
@@ -418,7 +412,7 @@ def better(model, epochs, lr=0.001, decay=0.05, alpha=0.0):
 
 
 # %% [markdown]
-# Mixup stays off at first, so that you see what the others do without it.
+# Mixup stays off for now; it's weighed below, with the others.
 
 # %% tags=["nbval-ignore-output"]
 second = small()
@@ -432,7 +426,7 @@ figures.show(*recipe.plane(paths, high=60))
 
 # %% [markdown]
 # Your recipe climbs close to the diagonal. It has learned far less by heart, and it knows the
-# other pictures better: 41% against 38.
+# other pictures better, by three and a half points.
 #
 # ## Would a twin have done it, too?
 #
@@ -450,10 +444,11 @@ def spelled(values):
 print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 
 # %% [markdown]
-# More than two points apart, from nothing but luck! But three numbers are too few to tell you
-# their *spread*, their standard deviation: it usually looks too small, sometimes [several
+# More than two points apart, from nothing but luck! How large is their *spread*, the standard
+# deviation? Three numbers are too few to tell: it usually looks too small, sometimes [several
 # times](#Three-numbers-and-their-spread). So we pool the spreads of all the record's variants,
-# as if they scattered alike, and divide your gain by its error.
+# as if they scattered alike. Your gain is a difference of two single runs, so its error is
+# $\sqrt 2$ times that spread.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
@@ -466,9 +461,9 @@ print(f"your gain      {gain:.1f} points, or {gain / single_error:.1f} errors")
 print(f"two errors     {2 * error:.1f} points, with three seeds each")
 
 # %% [markdown]
-# By chapter 5's rule, that's on the edge of a result. From here on we compare means of three
-# seeds, where two errors are 1.3 points, and anything less is no result. (If you compare a
-# dozen ingredients, one may well pass two errors by luck.)
+# By chapter 5's rule, three errors are the border between a hint and a result. From here on we
+# compare means of three seeds. There two errors are 1.3 points, and anything less is no result.
+# (If you compare a dozen ingredients, one may well pass two errors by luck.)
 #
 # ## One switch at a time
 #
@@ -535,9 +530,9 @@ figures.show(*recipe.brings(rows, 2 * error))
 #
 # ## Three times as long
 #
-# So let's give them time. We took 45,000 pictures and patches of 4, and left out or put in one
-# ingredient again, for 8 epochs and for 24. (Single runs, each with a cosine of its own: under
-# about two points there's nothing to see.)
+# Perhaps variety needs more time, too. We took 45,000 pictures and patches of 4, and left out
+# or put in one ingredient again, for 8 epochs and for 24. (Single runs, each with a cosine of
+# its own: under about two points there's nothing to see.)
 
 # %% [markdown] tags=["predict"]
 # In 8 epochs, shifts and mirrors brought nothing. Now let the run last 24. **How many points
@@ -615,7 +610,7 @@ moves = [
     move("mixing", lower, place(mixing), PICTURES, (-33, 5)),
     move("RandAugment", lower, place(random), PICTURES, (47, -24)),
     move("4 times as long", lower, longer, STEPS, (38, -12)),
-    move("patches of 4", lower, place(finer), NETWORK, (-36, 14)),
+    move("patches of 4", lower, place(finer), NETWORK, (-51, 17)),
     move("mixing", longer, place(f"{mixing} x4"), PICTURES, (10, 5)),
     move(variety, single(bare, 24), upper, PICTURES, (-24, -17)),
     move("mixing", upper, single(mixing, 24), PICTURES, (-29, 4)),
@@ -627,10 +622,14 @@ moves = [
 gpu = [results.read(x) for x in results.names() if x == "gpu-cifar"]
 tuned = results.read("cifar10-finetune")
 marks = {
-    "a ViT with trained weights": tuned["metrics"]["test_accuracy"]["value"]
+    "a ViT with trained weights (test)": tuned["metrics"]["test_accuracy"][
+        "value"
+    ]
 }
 if gpu:
-    marks["a larger ViT, from nothing"] = gpu[0]["metrics"]["recipe-0"]["value"]
+    marks["a larger ViT, from nothing (test)"] = gpu[0]["metrics"]["recipe-0"][
+        "value"
+    ]
 places = {
     "5,000 pictures": (84, 35),
     "45,000 pictures,\npatches of 4": (87, 54.5),
@@ -650,31 +649,28 @@ if not gpu:
 
 # %% [markdown]
 # Every blue arrow points left: with more variety, a network gets fewer of its own pictures
-# right. Whether that's good depends on where the arrow starts. (In the upper half, they're
-# single runs.)
+# right. Whether that's good depends on where the arrow starts.
 #
 # Far from the diagonal there's room on the left, and the way can lead up. Close to it there's
 # no room, because no run knows other pictures better than its own. There, left means down.
-# That happened to mixing twice. It also happened to RandAugment, which distorts the pictures
-# most.
+# That happened twice to mixing, and twice to RandAugment, which distorts the pictures most.
 #
 # In between, at a gap of 23 points, our guess promised a way up, and it was wrong: mixing goes
-# [straight to the left](#Four-times-the-epochs). Nothing lost, nothing gained.
+# [straight to the left](#Four-times-the-epochs).
 #
 # The grey arrows point up and to the right, and so does the orange one. Time teaches, and it
 # opens the gap. So you'd expect a run to climb in zigzags, like a boat against the wind: time
-# until the gap is wide, then variety that makes room for more time. Whether an ingredient is
-# good has no answer until you know where you are.
+# until the gap is wide, then variety that makes room for more time.
 #
-# Still, take the map for a guess that eight of the nine blue and grey arrows support, not for
-# a law. Both blue arrows that lead up are shifts and mirrors, and mixing doesn't win anywhere.
-# (On ImageNet, together with RandAugment, [it does](#What-time-buys-on-ImageNet).)
+# Still, it's a guess and not a law: eight of the nine blue and grey arrows fit it. Both blue
+# arrows that lead up are shifts and mirrors, and mixing doesn't win anywhere. (On ImageNet,
+# together with RandAugment, [it does](#What-time-buys-on-ImageNet).)
 #
 # ## How far it goes
 #
-# The largest step on the map leads to its upper half: nine times the pictures, smaller
-# patches, and the steps to learn from them. Left alone for two hours on a CPU, the recipe ends
-# there at 77%.
+# The largest step on the map has no arrow: it's the one to the upper half, with nine times the
+# pictures, smaller patches, and the steps to learn from them. Left alone for two hours on a
+# CPU, the recipe ends there at 77%.
 #
 # The lower dotted line is a plain ViT on the test part. It's thirty times as large as yours,
 # and it saw *all* the pictures, 194 times each, with every kind of variety from this page. On
@@ -724,9 +720,10 @@ figures.show(*recipe.plane(paths | {"your third run": [(own, third)]}, high=70))
 
 # %% [markdown]
 # 61%! That's twenty points more in about a minute, with the same 5,000 pictures and only 1,930
-# new weights. (It's one seed, but nobody needs an error bar for twenty points.) Your pictures
-# alone couldn't teach that much. Borrowed weights bring along what millions of photographs
-# have taught them, so if you have few pictures of your own, start like this.
+# new weights. (It's one seed, but nobody needs an error bar for twenty points.) From 5,000
+# pictures alone, no ViT on this page got beyond [53%](#From-scratch,-on-a-GPU). Borrowed
+# weights bring along what millions of photographs have taught them, so if you have few
+# pictures of your own, start like this.
 #
 # On the map there's room on the left again, a gap of nine points. What would you try next?
 # ([Chapter 11](11_transfer.ipynb) lets the other weights learn, too. That's how the upper
@@ -937,14 +934,15 @@ for difference in (2, 1, 0.5, 0.25):
 # With all 50,000 pictures and 200 epochs, others have published
 # [80](https://github.com/kentaroy47/vision-transformers-cifar10) and
 # [91](https://github.com/omihub777/ViT-CIFAR) percent. Our 87% is the package's recipe
-# `vitedu train cifar10-scratch --tier gpu`, and it was our first run of it. We had hoped
-# for 93. The GPU spent most of those minutes waiting, because so small a network is done
-# before Python has asked for the next operation ([chapter 7](07_speed.ipynb) shows that in
-# numbers). That leaves time for only 19,000 steps. And nobody has searched for its best
-# rate yet.
+# `vitedu train cifar10-scratch --tier gpu`, on a copy saved as JPEG of quality 75, and it was our
+# first run of it. We had hoped for 93. The GPU spent most of those minutes waiting, because so
+# small a network is done before Python has asked for the next operation ([chapter
+# 7](07_speed.ipynb) shows that in numbers). That leaves time for only 19,000 steps. And nobody
+# has searched for its best rate yet.
 #
-# With little data, a CNN is ahead. Here are a larger ViT and a CNN, one run each, which
-# learned from 5,000 pictures for as many seconds and were judged on the test part:
+# With little data, a CNN is ahead, even of your third run. Here are a larger ViT and a CNN,
+# one run each, which learned from 5,000 pictures for as many seconds and were judged on the
+# test part:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 scratch = results.read("cifar10-scratch-cpu")
@@ -957,8 +955,7 @@ for name, words in (("vit", "ViT"), ("cnn", "CNN")):
 #
 # ### Where the records come from
 #
-# Six records are quoted on this page. They were measured on a copy of CIFAR-10 as JPEG of
-# quality 75.
+# Six records are quoted on this page, all measured on that JPEG copy.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 for found in (record, halfway, full, scratch, *gpu, tuned):

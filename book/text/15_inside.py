@@ -53,8 +53,7 @@ figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 # everywhere?**
 #
 # Make a guess before you go on. Is there a mistake in our measure? Is it the class token,
-# which sits nowhere? Or is there something out there that all of them look at? By the end of
-# this page you'll know, and you'll have done something about it.
+# which sits nowhere? Or is there something out there that all of them look at?
 #
 # ## How far does a head look?
 #
@@ -123,7 +122,7 @@ print(f"middle of an edge   {mean[0, 6]:4.0f}")
 print(f"a corner            {mean[0, 0]:4.0f}")
 
 # %% [markdown]
-# Only a corner is far enough from everybody. And here's how much attention each patch really
+# Only a corner is far enough away, on average. And here's how much attention each patch really
 # gets from all the others in block 11:
 
 # %% tags=["hide-input"]
@@ -217,8 +216,8 @@ for neuron in at_corners.topk(3).indices.tolist():
     print(f"neuron {neuron}    {told}")
 
 # %% [markdown]
-# A single neuron! Number 417 says "I'm a corner", loudly, and is silent everywhere else.
-# Does the network need it? You can test that: set the neuron's column in the second matrix
+# A single neuron! On these photographs, number 417 says "I'm a corner", loudly, and is silent
+# everywhere else. Does the network need it? Set the neuron's column in the second matrix
 # to zero, and see what you lose. We've done it on a thousand photographs, one for each class
 # of ImageNet. In a second run, we took the four corner tokens away before the first block, so
 # that nobody could look at them; in a third, four patches around the middle. Here's what each
@@ -253,12 +252,10 @@ costs(
 #
 # The MLP sees one token at a time, and attention can't tell left from right. So neuron 417
 # can know a corner by what's in the photograph there, or by its *position*: the vector that
-# each of the 196 patches gets from a table ([chapter 4](04_vit.ipynb)). That table was random
-# numbers at first. Has it noticed that a photograph has rows and columns?
+# each of the 196 patches gets from a table ([chapter 4](04_vit.ipynb)). Could that be enough?
 #
-# Two vectors are alike if they point the same way. Their *cosine* says how much: 1 for the
-# same direction, 0 at a right angle, −1 for opposite ones. That's the dot product, once
-# both have length 1:
+# Let's see how alike positions are. Their *cosine* is 1 for the same direction, 0 at a right angle,
+# −1 for opposite ones. That's the dot product, once both have length 1:
 
 
 # %%
@@ -277,20 +274,22 @@ print("checked: the same as vitedu.interpret.position_similarity")
 
 # %% [markdown]
 # On the left you see how much the position of one patch, A, is like those of all others. On
-# the right is such a map for every second patch, each in its patch's place.
+# the right is such a map for every third patch, each in its patch's place.
 
 # %% tags=["hide-input"]
-table = {"one patch": alike[4:5, 6:7], "every second patch": alike}
+table = {"one patch": alike[4:5, 6:7], "every third patch": alike}
 letters = {(4, 6): "A", (7, 8): "B", (12, 6): "C"}
-figures.show(*inside.crosses(table, step=2, columns=2, marked=letters))
+figures.show(*inside.crosses(table, step=3, columns=2, marked=letters))
 print(f"A and B, which is near:           {alike[4, 6, 7, 8]:5.2f}")
 print(f"A and C, far in the same column:  {alike[4, 6, 12, 6]:5.2f}")
 
 # %% [markdown]
-# C is far more like A than B is, though B is nearer. You see why: most maps have a bright
-# *cross*, the patch's row and its column. The network has made itself graph paper, and nobody
-# ever told it which patch is next to which. (It isn't a law. Two smaller networks of this book
-# [have no such crosses](#Four-ways-to-train-a-table).)
+# A is far more like C than like B, though B is nearer. It's the *cross* that you know from
+# chapter 4, the patch's row and its column, with gaps here and there. The network has made itself
+# graph paper. (It isn't a law. Two smaller networks of this book [have no such
+# crosses](#Four-ways-to-train-a-table).)
+#
+# ## Position or picture?
 #
 # So a token could know that it's in a corner. Does it go by that, or by the photograph?
 
@@ -317,12 +316,12 @@ print(f"swapped  {there:.1f} giants per photograph, in the middle")
 
 # %% [markdown]
 # About a quarter. But grey costs as much in the middle, perhaps because the network has never
-# seen such a patch. So what's in a corner counts for little, though not for nothing: only
-# seven in ten of the grey corners become giants.
+# seen such a patch. What's in a corner counts a little: only seven in ten grey corners become
+# giants.
 #
 # And the last bar? There, the corners and four patches in the middle have swapped their
 # positions, and nothing else. Now the giants are in the middle! It's mostly the position that
-# makes them.
+# makes them. (Perhaps the 0.05 is for eight patches out of place.)
 #
 # ## Nothing to give
 #
@@ -348,21 +347,42 @@ print(
     f"{long_v[:, usual].mean():16.1f}"
 )
 print(
-    f"cosine, two photos    {pairs[:, CORNERS].mean():10.2f}"
+    f"cosine between photos {pairs[:, CORNERS].mean():10.2f}"
     f"{pairs[:, usual].mean():16.2f}"
 )
 
+# %% tags=["hide-input"]
+column = model.blocks[7].mlp.fc2.weight[:, 417]
+loud = column.clone()
+column.zero_()
+with vitedu.record_attention(model) as silent:
+    x = model.embed(images)
+    for block in model.blocks[:11]:
+        x, before = block(x), x
+column.copy_(loud)
+block = model.blocks[10]
+short = block.attn.qkv(block.norm1(before)).chunk(3, dim=-1)[-1]
+short = short.norm(dim=-1)[:, CORNERS].mean()
+weights = silent[10][:, :, 1:, 1:]
+silent_share = weights[..., CORNERS - 1].sum(dim=-1) / weights.sum(dim=-1)
+print("with neuron 417 silent:")
+print(f"a corner's value has length {short:.1f}")
+print(
+    f"corners get {silent_share.mean():.0%} of the attention, not {share:.0%}"
+)
+
 # %% [markdown]
-# The longest tokens have the least to say! A giant's value is a tenth as long as that of
-# another patch, and nearly the same in every photograph. That's not much of a notepad. If you
-# look at a giant, you take home next to nothing.
+# In this block, the longest tokens have the least to say! A giant's value is a tenth as long as
+# that of another patch, and nearly the same in every photograph. If you look at a giant, you
+# take home next to nothing.
 #
 # And perhaps that's the point. A head's weights have to sum to 1, even where it finds nothing
-# worth looking at. So it needs somewhere to look that does no harm. Take the giants away, and
-# all that attention goes to patches that do have something to say. (In language models such
-# tokens are called *attention sinks*.)
+# worth looking at. So it needs somewhere to look that does no harm. (In language models such
+# tokens are called *attention sinks*.) That may also be why the neuron cost more than the corners
+# themselves. With the neuron silent, all still look at the corners a lot, and now they take
+# something home.
 #
-# Tokens like these were found in large models in 2023, in background patches at no fixed
+# Tokens like these were first found in large models, in background patches at no fixed
 # place ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
 # four extra tokens, *registers*, and trained them anew. The giants went there, and maps of
 # attention became clean. Our model is from 2021, small, and already trained. Can we still
@@ -397,30 +417,6 @@ giants = tokens_after.norm(dim=-1) > 100
 assert giants[:, 1:5].all() and not giants[:, 5:].any()
 print("checked: every giant is outside of the picture")
 
-# %% tags=["hide-input"]
-norms = tokens_after.norm(dim=-1)[:, 1:]
-panels = {"coffee, as it was": tokens.norm(dim=-1)[2, 1:]}
-panels |= {"moved out": norms[2], "rocket, moved out": norms[4]}
-figures.show(*inside.norms(panels))
-
-# %% [markdown]
-# No giant is left in the picture: all four are among the registers, which we've drawn below
-# it. And hardly any head looks farther than everywhere any more. Here's that, and how much of
-# the patches' attention the registers get:
-
-# %% tags=["hide-input"]
-far_after = interpret.attention_distance(maps_after, (14, 14), 16)
-both = {"as it was": far, "corners moved out": far_after}
-figures.show(*inside.distances(both, UNIFORM))
-kept = maps_after[10][:, :, 5:, 1:]  # from patches, without the class token
-kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
-print(f"in block 11, {kept:.0%} goes to the registers")
-
-# %% [markdown]
-# But don't celebrate yet. The heads do what they did before. It's just that registers, like
-# the class token, aren't anywhere, so they don't count towards the distance. The test that
-# counts is the loss.
-
 # %% [markdown] tags=["predict"]
 # Moving the corner patches inwards costs 0.18 by itself, as much as dropping them. Now we
 # add the four copies, outside of the picture. **How much of the 0.18 remains?**
@@ -439,8 +435,31 @@ costs(
 
 # %% [markdown]
 # A thousand photographs can't tell the four copies from the real corners! Even grey
-# registers, with nothing but the corners' positions, bring back most of what was lost. On the
-# site you can do all of it by hand, photograph by photograph:
+# registers, with nothing but the corners' positions, bring back most of what was
+# lost. And where are the giants now?
+
+# %% tags=["hide-input"]
+norms = tokens_after.norm(dim=-1)[:, 1:]
+panels = {"coffee, as it was": tokens.norm(dim=-1)[2, 1:]}
+panels |= {"moved out": norms[2], "rocket, moved out": norms[4]}
+figures.show(*inside.norms(panels))
+
+# %% [markdown]
+# All four are among the registers, which we've drawn below the picture, from the top left corner
+# to the bottom right. Here are the distances again, and the registers' share of the attention:
+
+# %% tags=["hide-input"]
+far_after = interpret.attention_distance(maps_after, (14, 14), 16)
+both = {"as it was": far, "corners moved out": far_after}
+figures.show(*inside.distances(both, UNIFORM))
+kept = maps_after[10][:, :, 5:, 1:]  # from patches, without the class token
+kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
+print(f"in block 11, {kept:.0%} goes to the registers")
+
+# %% [markdown]
+# Hardly any head looks farther than everywhere any more. Don't celebrate that, though: the heads
+# do what they did before, and registers, like the class token, just don't count towards the
+# distance. On the site you can do all of it by hand, photograph by photograph:
 
 # %% tags=["remove-cell"]
 INNER = torch.tensor([61, 66, 131, 136])  # four in the middle
@@ -488,11 +507,11 @@ inside.Corners(pictures, found, rows, model.class_names)
 # ## What did it look at?
 #
 # With the giants out of the way, we can ask what everybody wants to know: which patches made
-# the answer? There's more than one way to draw that. You could take the class token's
-# attention in the last block. But by then a token isn't its patch any more: it has been mixed
-# with others in eleven blocks. That's why the paper uses *rollout*, which [follows the
-# mixing](#Follow-the-mixing) from the first block to the last. And then there's the
-# *gradient*: how much does the answer change if you change a patch's pixels a little?
+# the answer? You could draw the class token's attention in the last block. But by then a token
+# isn't its patch any more: it has been mixed with others in eleven blocks. That's why the paper
+# uses *rollout*, which [follows the mixing](#Follow-the-mixing) from the first block to the last.
+# And then there's the *gradient*: how much does the answer change if you change a patch's pixels a
+# little?
 #
 # Don't choose by looking. A map that shows the object is what you'd have drawn yourself, which
 # makes it easy to believe. But there's a test. If a map's bright patches made the answer, it
@@ -517,10 +536,10 @@ figures.show(*inside.removal(curves))
 # %% [markdown]
 # The simplest map wins. The lower a curve, the more its patches mattered, and the class
 # token's attention in the last block is lowest all the way. Following the mixing sounded
-# reasonable, but in this model, by this test, it didn't make the map any truer.
+# reasonable, but here it didn't make the map any truer.
 #
-# So this is the map to draw. Here it is before and after the giants moved out, and as a light
-# that falls on the photograph:
+# So this is the map to draw. Here it is before and after the giants moved out (each on a scale of
+# its own), and as a light that falls on the photograph:
 
 # %% tags=["hide-input"]
 before = maps[11][:, :, 0, 1:].mean(dim=1).view(-1, 14, 14)
@@ -547,9 +566,29 @@ assert given[10][..., CORNERS - 1].sum(dim=-1).mean(dim=(1, 2)).min() > 0.7
 print("checked: apart from the corners, both maps are nearly the same")
 
 # %% [markdown]
-# Before, the corners outshine everything. After, with the rest nearly as it was, you see what
-# made the answer: Hopper's cap, face and collar; the coffee and the spoon; the top of the
-# rocket. For the astronaut it's her collar, but also the helmet and the right edge.
+# Before, the corners are as bright as anything, or brighter. After, with the rest nearly as it
+# was, you see where the answer mostly came from: Hopper's cap, face and collar; the coffee and
+# the spoon; the top of the rocket. For the astronaut it's her collar, but also the helmet and
+# the right edge. Did it really? Take away the brightest quarter, or a random one (a mean of ten):
+
+# %% tags=["hide-input"]
+asked, order = images[SHOWN], cleared[SHOWN].flatten(1)
+orders = [order, *(torch.rand(4, 196) for _ in range(10))]
+found = []
+for each in orders:
+    each[:, CORNERS - 1] = -1  # the corners stay
+    each = each.argsort(dim=1, descending=True)
+    found.append(interpret.deletion_curve(model, asked, each, shares=(0, 0.25)))
+rows = {
+    "all": found[0][0],
+    "these gone": found[0][1],
+    "random": torch.stack(found[1:])[:, 1].mean(dim=0),
+}
+gone = order.argsort(dim=1, descending=True)[:, :49]
+figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
+
+# %% [markdown]
+# Each time the bright patches cost far more than random ones.
 #
 # You've moved four giants out of the picture, in a network that was trained years ago, and
 # it hasn't noticed.
@@ -678,43 +717,47 @@ tables = {
     for title, name in tables.items()
 }
 last = [*tables][-1]
-tables[last] = tables[last][::4, ::4]
-figures.show(*inside.crosses(tables))
+shown = tables | {last: tables[last][::4, ::4]}
+figures.show(*inside.crosses(shown))
 
 # %% [markdown]
 # No. The shapes' network mostly tells the border from the middle, and the digits' table
 # shows hardly any order. In the paper's Figure 10, the table of ViT-L/16 also looks
-# different after each of three training runs. So we trained a ViT of four blocks on MNIST,
-# with patches of 4 pixels, for two epochs under four settings, three seeds each. Here are
-# the tables of the first seeds.
+# different after each of three training runs. How much of a cross is there? Take the mean cosine of
+# two positions that share a row or a column, less that of two that share neither. The last four
+# lines are a ViT of four blocks on MNIST, two epochs, a mean over three seeds.
 
 # %% tags=["hide-input"]
 record = results.read("inside-training")["metrics"]
+print("row or column, less the others")
+for title, similarity in tables.items():
+    places = torch.cartesian_prod(*map(torch.arange, similarity.shape[:2]))
+    apart = (places[:, None] - places).abs()
+    other, line = apart.sum(dim=-1) > 0, (apart == 0).any(dim=-1)
+    flat = similarity.flatten(2).flatten(0, 1)
+    cross = flat[other & line].mean() - flat[other & ~line].mean()
+    print(f"{title.split()[0]:24} {cross:.2f}")
+for name, row in record.items():
+    cross = sum(row["cross_per_seed"]) / len(row["cross_per_seed"])
+    print(f"{name:24} {cross:.2f}  ({row['value']:.0f}% of new digits right)")
+
+# %% tags=["hide-input"]
 shown = {}
 for name, row in record.items():
     similarity = torch.tensor(row["similarity_of_seed_0"])
     shown[name.replace(", ", "\n")] = similarity.view(7, 7, 7, 7)
 figures.show(*inside.crosses(shown, columns=2))
 
-# %% tags=["hide-input"]
-print(f"{'':24} test digits  row or column, less the others")
-for name, row in record.items():
-    crosses = ", ".join(f"{x:.2f}" for x in row["cross_per_seed"])
-    print(f"{name:24} {row['value']:9.1f}%  {crosses}")
-
 # %% [markdown]
-# None of them shows a cross or a hill. Two epochs are enough to read nineteen digits of
-# twenty, and apparently that doesn't take a map of the sheet. The last column says it in a
-# number, the mean cosine of two positions that share a row or a column, less that of two
-# that share neither. For ViT-Ti/16 it's 0.53, for the shapes' table 0.27, and for the
-# digits' 0.18.
+# Here are those four, each of its first seed. Reading nineteen digits of twenty apparently doesn't
+# take a map of the sheet.
 #
 # ### More digits, and a ResNet in front
 #
 # Do heads learn to look near, and does that take data? Raghu et al. (below) found so for
 # large models: with less data, the first heads don't learn it. And the paper's Figure 11
-# says that very local heads are rarer in a hybrid. We test both on MNIST's digits, and
-# the first on drawn shapes, too. Photographs would take far too long.
+# says that very local heads are rarer in a hybrid. We test both on MNIST's digits, and the first
+# on drawn shapes, too. Photographs would take far too long.
 #
 # We trained ViTs of three blocks on 300, 3,000 and 55,000 digits, 600 steps each, and a
 # hybrid: the same three blocks behind a small ResNet that also makes a grid of 7×7
@@ -745,9 +788,9 @@ for name, by_seed in first.items():
 # tell, though the hybrid is the best of the four: whatever is local has been done before
 # them.
 #
-# And the drawn shapes of [chapter 14](14_resnets.ipynb)? ViTs of two blocks saw 1,000,
-# 10,000 and 100,000 of them for 2,000 steps, three seeds each. Their grid has 8×8 tokens,
-# and a head that looks everywhere equally would have 33.1 pixels.
+# And the drawn shapes of [chapter 14](14_resnets.ipynb)? ViTs of two blocks saw 1,000, 10,000 and
+# 100,000 of them for 2,000 steps, three seeds each. Their grid has 8×8 tokens, and a head that looks
+# everywhere equally would have 33.1 pixels.
 
 # %% tags=["hide-input"]
 for name, row in results.read("inside-locality-shapes")["metrics"].items():
@@ -760,11 +803,10 @@ for name, row in results.read("inside-locality-shapes")["metrics"].items():
 
 
 # %% [markdown]
-# It's the same picture: ten times as many shapes bring the first block a pixel nearer, and
-# a hundred times as many add nothing to that. No head becomes local, and even the nearest
-# of all looks 27 pixels far. Apparently digits and shapes can be told apart without local
-# heads, by networks as small as these. In ViT-Ti/16, which has learned from fourteen
-# million photographs, you've seen heads that look at the next patch.
+# It's the same picture: ten times as many shapes bring the first block a pixel nearer, and a hundred
+# times as many add nothing to that. Apparently digits and shapes can be told apart without local
+# heads, by networks as small as these. In ViT-Ti/16, which has learned from fourteen million
+# photographs, you've seen heads that look at the next patch.
 #
 # ### Follow the mixing
 #
@@ -806,8 +848,8 @@ figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, mixed, answers))
 # The loss is the mean cross-entropy of a thousand photographs, one per class of ImageNet.
 # "More" is the difference to the model as it is, with its standard error by bootstrap: we
 # draw a thousand of the photographs again and again, with repeats, and see how much the
-# mean varies. *Emptied* means painted grey, and the giants' neuron is number 417 of block 8;
-# the next one is number 711, which adds most to a corner after it. (The network may have
+# mean varies. *Emptied*, or *empty*, means painted grey, and the giants' neuron is number 417 of
+# block 8; the next one is number 711, which adds most to a corner after it. (The network may have
 # been trained on some of these photographs. They're the same ones in every row.)
 
 # %% tags=["hide-input"]

@@ -11,10 +11,10 @@ import vitedu
 # anything is. So let's ask it for something it has never done: to draw a line around what
 # it sees.
 #
-# Take forty drawn pictures of shapes, each with a *mask*: a map of the pixels that belong
-# to the shape. The network stays frozen, and on its tokens we put a single column of
-# weights, found by a formula. In the code, `tokens` reads what the patches hold after one of
-# the twelve blocks. Which one it is, you'll guess in a moment.
+# Take forty pictures of shapes, drawn by a program, each with a *mask*: a map of the pixels
+# that belong to the shape. The network stays frozen, and on its tokens we put a single
+# column of weights, found by a formula. In the code, `tokens` reads what the patches hold
+# after one of the twelve blocks. Which one it is, you'll guess in a moment.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -92,15 +92,14 @@ print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
 print(f"if patches knew their true shares: {iou_of(best, truth):.0f}%")
 
 # %% [markdown]
-# These eight pictures are new, and the white lines are the work of that one column. It isn't
-# fooled by stripes on the ground, or by a bar lying across the shape. Compare with the thin
-# dark lines, which are the true outlines: the star has lost its points, because they're
-# thinner than a patch.
+# These eight pictures are new, and the white lines are the work of that one column. It
+# isn't fooled by stripes on the ground, or by a bar lying across the shape. Compare with
+# the thin dark lines, which are the true outlines: the star has lost its points, though
+# only their tips are thinner than a patch.
 #
 # The number is the *intersection over union*, IoU: of all pixels inside the true outline or
 # inside ours, the share that are inside both. Patches can't draw a perfect outline: even if
-# each of them knew exactly how much of it is shape, we'd reach only 92%. Our one column is
-# ten points short of that.
+# each of them knew exactly how much of it is shape, we'd reach only 92%.
 #
 # **How much does a classifier know about *where* things are, and how little does it take to
 # get it out?**
@@ -127,8 +126,8 @@ figures.show(*beyond.patches_of(images[1], y[1]))
 # These shares are what the head should answer. Its weights come from least squares with a
 # penalty, the formula of [chapter 13](13_few_shot.ipynb), which statisticians call *ridge
 # regression*. There we had a row for each photograph. Here each *patch* is a row, so forty
-# pictures give us 7,840 of them. With the tokens in $X$, each normalised, the shares in
-# $\mathbf{y}$ and a penalty $\lambda$,
+# pictures give us 7,840 of them. With the tokens in $X$, each brought to mean 0 and
+# deviation 1, the shares in $\mathbf{y}$ and a penalty $\lambda$,
 #
 # $$ \mathbf{w} = (X^\top X + \lambda I)^{-1} X^\top \mathbf{y} . $$
 
@@ -153,9 +152,9 @@ assert iou > 70
 print("check: the weights are the lowest point, and the outlines are found")
 
 # %% [markdown]
-# The column of ones is the bias. That's the whole head, 193 numbers. Where its answer
-# crosses one half, we draw the line. If your masks' sides aren't multiples of the patch,
-# beware of [a trap](#Masks-of-another-size).
+# The column of ones is the bias. That's the whole head, 193 numbers. Each answer belongs to
+# the middle of its patch, and between the middles we blend the nearest ones. Where they
+# cross one half, we draw the line.
 
 # %% [markdown] tags=["predict"]
 # ## Which block, how many pictures?
@@ -174,7 +173,7 @@ everything = 100 * truth.double().mean().item()
 figures.show(*beyond.by_block(record, everything))
 
 # %% [markdown]
-# The forty, read in the middle. Block 7 is best, and that's the one we took. (Pale dots are
+# The forty, read in the middle. Block 7 is best, so that's the one we took. (Pale dots are
 # single runs.)
 #
 # Why not earlier? After one block a token has looked around just once, and the same texture
@@ -192,8 +191,8 @@ figures.show(*beyond.by_block(record, everything))
 # Forty masks are few. What about none at all? Then nobody says what to look for, but you
 # can ask in which directions the tokens of *one* photograph differ most. These are its
 # *principal components*: the first is the direction along which tokens differ most, the
-# second the best one at right angles to it, and so on. How far a token reaches along a
-# direction is a number, so each component is a map.
+# second the one at right angles to it along which they differ most, and so on. How far a
+# token reaches along a direction is a number, so each component is a map.
 
 # %% tags=["hide-cell"]
 SIDE = 512
@@ -280,37 +279,9 @@ figures.show(*beyond.colours({name: pairs[name] for name in NAMES}, maps))
 # and its nose. The colours themselves mean nothing, and they're chosen anew for each
 # photograph.
 #
-# Why block 11, after all that praise for block 7? A mask tells a head what to look for. Without
-# one, the tokens have to sort themselves, and late tokens seem to do it by *what* they show. Try
-# block 7 and compare.
-#
-# You can also turn it around: pick one patch, and ask which others are like it. That's the
-# cosine of [chapter 3](03_encoder.ipynb), after subtracting the mean token. (Block 9 is a
-# compromise between outlines and colours.)
-
-# %%
-PICKED = {"hopper": (24, 8), "coffee": (6, 16), "rocket": (18, 15)}
-likeness = {
-    name: interpret.similar_to(large, 2 * pairs[name][None] - 1, patch, 9 - 1)
-    for name, patch in PICKED.items()
-}
-
-# %% tags=["hide-input"]
-shown = [pairs[name] for name in PICKED]
-maps = [each[0] for each in likeness.values()]
-figures.show(*beyond.kin(shown, maps, list(PICKED.values())))
-
-# %% [markdown]
-# The brighter a patch, the more it's like the framed one. A patch of the jacket finds much
-# of the jacket. One on the inside of the cup finds the inside all the way round. And one on
-# the rocket finds the towers, too. On the site, pick your own patch:
-
-# %% tags=["hide-input"]
-vectors = {}
-for name in PICKED:
-    [z] = large.get_intermediate_layers(2 * pairs[name][None] - 1, [9 - 1])
-    vectors[name] = beyond.unit_tokens(z[0]).view(32, 32, -1)
-beyond.Kin({name: (pairs[name], vectors[name]) for name in PICKED})
+# Why block 11, after all that praise for block 7? A mask tells a head what to look for.
+# Without one, the tokens have to sort themselves, and late tokens seem to do it by *what*
+# they show.
 
 # %% [markdown]
 # ## Boxes from eight pictures
@@ -428,9 +399,9 @@ x = tokens(detector, slide, EARLY)[0]
 proposed = [propose(x, head) for head in heads]
 
 # %% [markdown] tags=["predict"]
-# To find cells in a new picture, each token gives its score, and if that isn't too low, it
-# proposes a box. In the picture above, people drew 24 boxes. **About how many will our heads
-# propose?**
+# To find cells in a new picture, we ask each token how central it is, which is its *score*.
+# If that isn't too low, the token proposes a box. In the picture above, people drew 24
+# boxes. **About how many will our heads propose?**
 #
 # * 24
 # * 100
@@ -447,9 +418,9 @@ figures.show(*beyond.cells(slide[0], loose, KINDS, "one for each token"))
 #
 # ## One box for each cell
 #
-# So we keep the best of each crowd: take the box with the highest score, drop all that overlap
-# it too much, and go on with the rest. Overlap is IoU again, this time of two boxes. The whole
-# thing is called *non-maximum suppression*, and it's nine lines that you can unfold.
+# So we keep the best of each crowd: take the box with the highest score, drop all that
+# overlap it too much (by the IoU of the two boxes), and go on with the rest. The whole
+# thing is called *non-maximum suppression*; you can unfold its nine lines.
 
 
 # %% tags=["teaches", "hide-cell"]
@@ -508,8 +479,8 @@ print("check: red and white cells are found, and none of them twice")
 #
 # ## But can it count?
 #
-# One picture proves little. The set keeps 72 for testing, and on those, white cells are found
-# best again, by each of the four heads that we tried ([the numbers](#Average-precision)).
+# One picture proves little. On the set's 72 test pictures, white cells are found best
+# again, by each of the four heads that we tried ([the numbers](#Average-precision)).
 
 # %% [markdown] tags=["predict"]
 # What a doctor wants is simpler: how many? So in each test picture we count the boxes of our
@@ -528,27 +499,38 @@ figures.show(*beyond.counted(cells, always, KINDS))
 
 # %% tags=["hide-input"]
 counted, known = torch.tensor(cells).double()
-print("off by, per picture   the MLP   its rival   (who always says)")
-for place, name in enumerate(KINDS):
-    ours = (counted - known)[:, place].abs().mean()
-    dull = (always[place] - known[:, place]).abs().mean()
-    print(f"{name:20}{ours:9.1f}{dull:12.1f}{always[place]:13.1f}")
+print("off by, per picture   ten pictures   the MLP   rival    MLP - rival")
+for place, kind in enumerate(blood.class_names):
+    ten = record[f"count_error/ridge-10/{kind}"]["value"]
+    ours = (counted - known)[:, place].abs()
+    dull = (always[place] - known[:, place]).abs()
+    gap, error = (ours - dull).mean(), (ours - dull).std() / len(ours) ** 0.5
+    print(f"{KINDS[place]:20}{ten:14.1f}{ours.mean():10.1f}", end="")
+    print(f"{dull.mean():8.1f}{gap:+8.2f} ± {error:.2f}")
 
 # %% [markdown]
 # There's hardly any difference, and that's sobering: our MLP is off by 3.3 red cells a
-# picture, and a rival who never looks by 3.1. Nearly every picture has one white cell, so
-# there's little to win. Only for platelets does counting pay. (The dashed line is the rival.
-# A larger dot stands for several pictures.)
+# picture, and a rival who never looks by 3.1. (The ± is the standard error over the 72
+# pictures. In the figure, the rival is the dashed line, and a larger dot stands for several
+# pictures.) Nearly every picture has one white cell, so there's little to win. Only for
+# platelets does counting pay.
 #
-# It's a bit unfair to the MLP: the "true" numbers miss cells that nobody boxed, in some
-# pictures all of them. Still, without the dullest rival we could think of, we'd never have
-# known.
+# And your own head? We measured three like it, from ten pictures each; the table has their
+# mean. With red cells, all three lose to the rival.
+#
+# It's a bit unfair to our heads: the "true" numbers miss cells that nobody boxed, in some
+# pictures all of them. Still, without this dull rival we'd never have known.
 #
 # ## Your own photograph
 #
-# Back to outlines, now without any mask. Take a photograph with a few large things in it, and
-# put `Image.open("mine.jpg").convert("RGB")` in the place of our astronaut. Then point at
-# three of the things, each by the row and column of one patch, counted from 0 to 31.
+# Back to outlines, now without any mask: you point at one patch and ask which others are
+# like it. That's the cosine of [chapter 3](03_encoder.ipynb), after subtracting the mean
+# token.
+#
+# Take a photograph with a few large things in it, and put
+# `Image.open("mine.jpg").convert("RGB")` in the place of our astronaut. Then point at three
+# of the things, each by the row and column of one patch, counted from 0 to 31. We read the
+# tokens after block 9; try others.
 
 # %%
 mine = square(photo("astronaut"))
@@ -562,12 +544,22 @@ alike = [
 figures.show(*beyond.pointed(mine, POINTED, alike))
 
 # %% [markdown]
-# Three patches, three outlines, and nobody drew a mask. Each line is where the likeness to
-# the framed patch crosses one half. They're ragged, and part of the suit and of the shuttle
-# stays outside, but even the badge is cut out of the suit. All of that comes from a network
-# that was only ever asked for one word. In [chapter 13](13_few_shot.ipynb), the word was
-# *bobsled*.
+# Three patches, three outlines, and nobody needed a mask. Each line is where the likeness
+# to the framed patch crosses one half. They're ragged, and much of the suit and part of the
+# shuttle stay outside, but even the badge is cut out of the suit. All of that comes from a
+# network that was only ever asked for one word.
 #
+# On the site, pick your own patch. One on the rocket finds the towers beside it, too:
+
+# %% tags=["hide-input"]
+told = {}
+for name in ("astronaut", "hopper", "rocket"):
+    picture = pairs.get(name, mine)
+    [z] = large.get_intermediate_layers(2 * picture[None] - 1, [9 - 1])
+    told[name] = picture, beyond.unit_tokens(z[0]).view(32, 32, -1)
+beyond.Kin(told)
+
+# %% [markdown]
 # ## What to take with you
 #
 # 1. The tokens of a frozen classifier know where things are, best in the middle of the
@@ -620,8 +612,8 @@ figures.show(*beyond.pointed(mine, POINTED, alike))
 # with?
 #
 # **6.** ★★★ Load the detector at 720 × 960 pixels and enlarge the pictures. Platelets now
-# have 3 or 4 patches each way. Does their AP rise? What does it cost in seconds, and where do
-# those go?
+# have 3 or 4 patches each way. Does their average precision rise? What does it cost in
+# seconds, and where do those go?
 #
 # ## Second reading
 #
@@ -681,10 +673,10 @@ assert platelet["ridge"] - record["val_ap/ridge/Platelets"]["value"] > 10
 print("check: white cells are found best by every head")
 
 # %% [markdown]
-# The ± is the standard error over three seeds, which choose the pictures, or the MLP's first
-# weights. From all 205 pictures the formula gives the same head every time. The counts in
-# the main text are those of the MLP's first seed; the other two are off by 3.1 and 3.9 red
-# cells.
+# The ± is the standard error over three seeds, which choose the pictures, or the MLP's
+# first weights. From all 205 pictures the formula gives the same head every time. The MLP's
+# counts in the main text are those of its first seed; the other two are off by 3.1 and 3.9
+# red cells.
 #
 # Every head finds white cells best. Red cells are pale and often lie in clumps, and many
 # have no box: find one of those, and it counts as a mistake.
@@ -701,9 +693,10 @@ print("check: white cells are found best by every head")
 # ### What we chose
 #
 # The box head reads the first eight blocks side by side: with blocks 3, 6, 9 and 12 it did
-# worse on the validation pictures. The three `CUTS` are the scores at which the package's two
-# validation pictures come closest to their true counts, and the MLP's were found on all 87 in
-# the same way. Penalty, overlap and the lowest centreness of the page we set by hand.
+# worse on the validation pictures. The three `CUTS` are the scores at which the package's
+# two validation pictures come closest to their true counts, and those of the measured heads
+# were found on all 87 in the same way. Penalty, overlap and the lowest centreness of the
+# page we set by hand.
 #
 # The MLP has one hidden layer and reads blocks 3, 6, 9 and 12.
 #
@@ -727,8 +720,8 @@ coverage(odd, 16)
 # ### Normalise before you weigh
 #
 # `tokens` brings each token to mean 0 and deviation 1. Chapter 13 did something else: it
-# whitened each of the 192 *numbers* over all rows, and that leaves giants giants. Here are
-# both, on the 24 new pictures, with 40 to learn from:
+# whitened each of the 192 *numbers* over all rows, and after that, giants are still giants.
+# Here are both, on the 24 new pictures, with 40 to learn from:
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 raw, fresh = (

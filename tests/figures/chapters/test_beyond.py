@@ -19,7 +19,7 @@ def test_each_new_picture_gets_its_outline():
     pictures = torch.rand(3, 3, 16, 16)
     figure, alt = beyond.outlines(pictures, masks, ~masks, 81.6)
     drawn = [axes for axes in figure.axes if axes.images]
-    assert [len(axes.collections) for axes in drawn] == [2, 2, 2]
+    assert [len(axes.collections) for axes in drawn] == [3, 3, 3]
     assert alt.startswith("3 new") and "82%" in alt
 
 
@@ -73,13 +73,6 @@ def test_a_patch_gets_the_outline_of_what_is_like_it():
         torch.rand(3, 16, 16), {"suit": (1, 0)}, [like]
     )
     assert len(figure.axes[0].collections) == 2 and "suit 50%" in alt
-
-
-def test_kin_says_how_many_patches_are_alike():
-    likeness = torch.zeros(4, 4)
-    likeness[0] = 0.9
-    figure, alt = beyond.kin([torch.rand(3, 16, 16)], [likeness], [(0, 1)])
-    assert len(figure.axes) == 2 and "bright are 25%" in alt
 
 
 def test_the_page_gets_cosines_close_to_the_true_ones():

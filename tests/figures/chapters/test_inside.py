@@ -67,6 +67,14 @@ def test_a_map_falls_on_its_photograph_as_a_light():
     assert lit.get_title() == "it looked at" and "as a light" in alt
 
 
+def test_patches_that_are_gone_are_grey():
+    gone, rows = torch.tensor([[1]]), {"all": torch.tensor([0.9])}
+    figure, alt = inside.removed(torch.ones(1, 3, 8, 8), gone, ["cup"], rows, 4)
+    shown = figure.axes[0].images[0].get_array()
+    assert shown[:4, 4:].max() < 0.6 and shown[4:].min() == 1
+    assert figure.axes[0].get_xlabel() == "all 90%" and "cup: all 90%" in alt
+
+
 def test_curves_of_removal_are_in_percent_with_two_errors():
     curve = {"shares": [0, 0.5], "probability": [0.8, 0.2], "error": [0.0, 0.1]}
     figure, alt = inside.removal({"rollout": curve})
@@ -104,6 +112,7 @@ def test_a_cost_has_its_error():
     figure, alt = inside.costs(rows)
     (bar,) = figure.axes[0].patches
     assert bar.get_width() == 0.2
+    assert figure.axes[0].texts[0].get_text() == "+0.20"
     assert "corners dropped +0.200 ± 0.010" in alt
 
 

@@ -59,7 +59,7 @@ def outlines(
         grid.flat, pictures, drawn, true, strict=False
     ):
         draw_picture(axes, picture)
-        _outline(axes, truth, [("black", 1.2)])
+        _outline(axes, truth, [("0.6", 2.4), ("black", 1.2)])
         _outline(axes, mask, [("white", 2.0)])
     alt = (
         f"{len(pictures)} new drawn pictures, each with one shape on textured "
@@ -188,34 +188,10 @@ def pointed(
         _outline(axes, fine, [("white", 5.5), (color, 3)])
         side = picture.shape[1] / len(each)
         frame_patch(axes, patch, side, (("white", 5.5), (color, 3)))
-        shares.append(f"{name} {(fine > 0.5).double().mean().item():.0%}")
+        shares.append(f"{name} {(each > 0.5).double().mean().item():.0%}")
     alt = (
         f"A photograph with {len(patches)} framed patches, and outlines of "
-        f"what is like them: {', '.join(shares)} of the picture."
-    )
-    return figure, alt
-
-
-def kin(
-    pictures: Sequence[Tensor],
-    maps: Sequence[Tensor],
-    patches: Sequence[tuple[int, int]],
-) -> "tuple[Figure, str]":
-    """Over each photograph one framed patch, below how similar all are."""
-    figure, grid = _grid(2, len(pictures))
-    shares = []
-    for axes, below, picture, each, patch in zip(
-        grid[0], grid[1], pictures, maps, patches, strict=True
-    ):
-        draw_picture(axes, picture)
-        below.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=1)
-        side = picture.shape[1] / len(each)
-        frame_patch(axes, patch, side, (("black", 4), ("white", 1.5)))
-        frame_patch(below, patch, 1, (("black", 3), ("white", 1.5)))
-        shares.append(f"{(each > 0.5).double().mean().item():.0%}")
-    alt = (
-        "Photographs with one framed patch each, and how similar the other "
-        f"patches are to it: bright are {', '.join(shares)} of them."
+        f"what is like them: {', '.join(shares)} of the patches."
     )
     return figure, alt
 
@@ -296,7 +272,7 @@ def cells(
         for number, (x, y, x2, y2) in enumerate(some.tolist()):
             box = {"fill": False, "ec": color, "lw": thin * width}
             if right is not None and not right[k][number]:
-                box |= {"ls": (0, (4, 3)), "lw": 0.8 * width}
+                box |= {"ls": (0, (8, 3)), "lw": 0.8 * width}
             rectangle(axes, (x, y), (x2 - x, y2 - y), **box)
         words = f"{name} {len(some)}"
         axes.text(
@@ -304,7 +280,7 @@ def cells(
         )
     for (color, _), some in zip(LOOKS, missed, strict=False):
         for x, y, x2, y2 in some.tolist():
-            box = {"fill": False, "ec": color, "lw": 2, "ls": ":"}
+            box = {"fill": False, "ec": color, "lw": 2, "ls": (0, (1, 2.5))}
             rectangle(axes, (x, y), (x2 - x, y2 - y), **box)
     if right is not None:
         words = "dashed: fits no true box   dotted: missed"

@@ -206,6 +206,38 @@ def _lit(image: Tensor, light: Tensor) -> Tensor:
     return image * (light / light.quantile(0.97)).clamp(0.01, 1) ** 0.7
 
 
+def removed(
+    images: Tensor,
+    gone: Tensor,
+    answers: Sequence[str],
+    rows: Mapping[str, Tensor],
+    patch: int = 16,
+) -> "tuple[Figure, str]":
+    """Photographs (b, 3, h, w) whose patches `gone` (b, k) are grey.
+
+    Below each of them, the probability of its answer in each of the `rows`.
+    """
+    height = WIDTH / len(images) + 0.3 + 0.22 * len(rows)
+    figure, grid = chart(WIDTH, height, 1, len(images), squeeze=False)
+    wide, told = images.shape[3] // patch, []
+    for number, (axes, image) in enumerate(zip(grid[0], images, strict=True)):
+        left = image.clone()
+        for place in gone[number].tolist():
+            row, column = (patch * x for x in divmod(place, wide))
+            left[:, row : row + patch, column : column + patch] = 0.5
+        draw_picture(axes, left)
+        bare(axes, "top", "right", "bottom", "left")
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(answers[number], fontsize=11, loc="left")
+        words = [f"{name} {each[number]:.0%}" for name, each in rows.items()]
+        axes.set_xlabel("\n".join(words), fontsize=11, loc="left")
+        told.append(f"{answers[number]}: {', '.join(words)}")
+    return figure, (
+        "Photographs with patches painted grey, and below each how probable "
+        f"its answer is. {'; '.join(told)}."
+    )
+
+
 def removal(
     curves: Mapping[str, Mapping[str, Any]],
 ) -> "tuple[Figure, str]":
@@ -322,9 +354,12 @@ def costs(rows: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
     for place, (name, row) in zip(places, rows.items(), strict=True):
         more, error = row["more"], row["error_of_more"]
         axes.barh(place, more, color=ATTENTION, xerr=2 * error, capsize=4)
+        end = max(more, 0) + 2 * error, place
+        note(axes, f"{more:+.2f}", end, (7, 0), va="center")
         told.append(f"{name} {more:+.3f} ± {error:.3f}")
     axes.set_yticks(list(places), list(rows), fontsize=11)
     axes.set(xlabel="loss added")
+    axes.margins(x=0.12)
     axes.axvline(0, color=DARK, linewidth=1)
     axes.invert_yaxis()
     bare(axes, "top", "right", "left")

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import (
-    ATTENTION,
     DARK,
     GREY,
     MLP,
+    PALE,
     PATCHES,
     POSITIONS,
 )
@@ -269,11 +269,15 @@ def by_labels(
     """Accuracy over labels, on new photographs and on those learned from.
 
     Every seed is a marker, and the line goes through their means. Arrows lead
-    from MAE to as many more labels as make its equal from scratch.
+    from MAE to as many more labels as make its equal from scratch: grey ones
+    where scratch knows less than two thirds of its own photographs.
     """
     figure, grid = chart(WIDTH, 3.6, 1, 2, width_ratios=(3, 2))
     told = []
-    panels = {"new photographs": "per_seed", "its own": "train_per_seed"}
+    panels = {
+        "new photographs": "per_seed",
+        "its own photographs": "train_per_seed",
+    }
     for axes, (title, key) in zip(grid, panels.items(), strict=True):
         for start, (words, color, marker) in BEGUN.items():
             rows = [metrics[f"tuned/cifar-{start}/{k}"][key] for k in LABELS]
@@ -293,11 +297,13 @@ def by_labels(
         itertools.pairwise(LABELS), (0.45, 0.84), strict=True
     ):
         height = metrics[f"tuned/cifar-mae/{few}"]["value"]
+        own = metrics[f"tuned/cifar-scratch/{many}"]["train_per_seed"]
+        done = sum(own) / len(own) > 200 / 3
         look = {"arrowstyle": "->", "linestyle": ":", "linewidth": 1.7}
-        look |= {"shrinkA": 0, "shrinkB": 0}
+        look |= {"shrinkA": 0, "shrinkB": 0, "color": DARK if done else PALE}
         left.annotate("", (many, height), (few, height), arrowprops=look)
         place = few * (many / few) ** part, height  # where no line is
-        words = f"{many // few}\N{MULTIPLICATION SIGN}"
+        words = f"{many // few}\N{MULTIPLICATION SIGN}" + "?" * (not done)
         note(left, words, place, (0, 3), ha="center")
     right.legend(frameon=False, fontsize=9, loc="lower left", reverse=True)
     half, counts = len(BEGUN), ", ".join(f"{k:,}" for k in LABELS)
@@ -305,35 +311,6 @@ def by_labels(
         f"Accuracy after fine-tuning with {counts} labelled photographs. On "
         f"the left on new ones: {'; '.join(told[:half])}. On the right on "
         f"those it learned from: {'; '.join(told[half:])}."
-    )
-
-
-def distances(
-    metrics: Mapping[str, Mapping[str, Any]], uniform: float
-) -> "tuple[Figure, str]":
-    """How far each head looks, by block, a panel for each way to begin."""
-    figure, grid = chart(WIDTH, 2.7, 1, 3, sharey=True)
-    told = []
-    for axes, (start, words) in zip(grid, FEATURES.items(), strict=True):
-        heads = torch.tensor(metrics[f"distance/{start}"]["heads"])
-        for head in heads.T:
-            blocks = range(1, len(heads) + 1)
-            axes.plot(blocks, head.tolist(), "o", color=ATTENTION, alpha=0.75)
-        axes.axhline(uniform, color=DARK, linestyle="--", linewidth=1.5)
-        axes.set(xlabel="block", ylim=(0, 1.35 * uniform), xlim=(0.5, 4.5))
-        axes.set_xticks(range(1, len(heads) + 1))
-        axes.set_title(words, fontsize=12)
-        bare(axes)
-        told.append(
-            f"{words}: {heads[0].min():.1f} to {heads[0].max():.1f} in the "
-            f"first block, {heads[-1].min():.1f} to {heads[-1].max():.1f} in "
-            "the last"
-        )
-    grid[0].set_ylabel("distance (pixels)")
-    return figure, (
-        "How far the heads look in each block, a dot each, with a line at "
-        f"{uniform:.1f} pixels, where a head is that looks everywhere equally. "
-        f"{'; '.join(told)}."
     )
 
 

@@ -51,10 +51,9 @@ CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_set(tmp_path, train=31, test=13)
-    return tmp_path
+def here(here):
+    write_set(here, train=31, test=13)
+    return here
 
 
 @pytest.fixture(scope="module")

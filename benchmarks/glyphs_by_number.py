@@ -385,6 +385,15 @@ def metric(cell: Cell, number: int, runs: list[dict]) -> dict:
         "steps": cell.steps,
         "lr": lr,
         "held_out_by_lr": {str(lr): value for lr, value in reached.items()},
+        "per_seed_by_lr": {
+            str(lr): [
+                each["test"]
+                for run in runs
+                for each in run["found"]
+                if (each["number"], each["lr"]) == (number, lr)
+            ]
+            for lr in reached
+        },
     }
 
 

@@ -38,6 +38,17 @@ def bytes_saved(model, images):
 
 
 @pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, on a computer that has and finds no data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VITEDU_DATA", raising=False)
+    monkeypatch.delenv("VITEDU_TIER", raising=False)
+    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+    return tmp_path
+
+
+@pytest.fixture
 def bytes_saved_for_backward():
     """The function of (model, images)."""
     return bytes_saved

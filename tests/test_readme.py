@@ -48,12 +48,8 @@ OURS = [line.split()[1:] for line in commands() if line.startswith("vitedu ")]
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(here):
     """A folder with the photograph, and one with photographs of two classes."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    monkeypatch.delenv("VITEDU_TIER", raising=False)
     photos = Path(vitedu.__path__[0]) / "data/photos"
     shutil.copy(photos / "hopper.jpg", "photo.jpg")
     for name, color in (("ants", "black"), ("bees", "gold")):
@@ -62,7 +58,7 @@ def here(tmp_path, monkeypatch):
         for index in range(5):
             picture = Image.new("RGB", (80, 60 + index), color)
             picture.save(folder / f"{index}.jpg")
-    return tmp_path
+    return here
 
 
 def printed(program):

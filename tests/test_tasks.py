@@ -29,11 +29,8 @@ LINES = 25  # of a block
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(here):
     """The photograph, the album and two classes that the page speaks of."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
     photos = Path(vitedu.__path__[0]) / "data/photos"
     shutil.copy(photos / "hopper.jpg", "photo.jpg")
     Path("album").mkdir()

@@ -17,17 +17,6 @@ from vitedu.cli import main
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder to work in, on a computer that has and finds no data."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.delenv("VITEDU_TIER", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    return tmp_path
-
-
-@pytest.fixture
 def sentence(capsys):
     """Run a command that has a mistake; the one sentence that it answers."""
 

@@ -131,6 +131,7 @@ def test_elsewhere_a_minute_without_a_measurement_makes_a_line(
     here, capsys, monkeypatch
 ):
     monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(progress.Reporter, "every", 0.0)
     main([*SMOKE, "log_every=20"])
     err = capsys.readouterr().err
     assert re.search(r"step 3 of 20: 00:\d\d left, [\d,]+ images/s\n", err)

@@ -15,11 +15,7 @@ Y = np.array([0, 1, 2, 0, 1, 2], dtype=np.uint8)
 GOOD = {"x_train": X, "y_train": Y, "x_test": X[:3], "y_test": Y[:3]}
 
 
-@pytest.fixture(autouse=True)
-def no_data_from_outside(tmp_path, monkeypatch):
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def write_npz(tmp_path, **changed):

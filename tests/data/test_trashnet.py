@@ -20,11 +20,7 @@ NAMES = ("cardboard", "glass", "metal", "paper", "plastic", "trash")
 TOOL = runpy.run_path(str(ROOT / "tools" / "trashnet.py"))
 
 
-@pytest.fixture(autouse=True)
-def nothing_here(tmp_path, monkeypatch):
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def paths_of(split):

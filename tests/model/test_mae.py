@@ -129,7 +129,8 @@ def test_a_loss_for_each_picture_that_the_others_do_not_touch(config, position):
         }
     torch.manual_seed(0)
     model = new_network(replace(config, **fields)).double().eval()
-    x = images(config)
+    model.set_input_size(16)
+    x = images(model.config)
     losses = model(x)
     assert losses.shape == (3,) and losses.isfinite().all()
     assert torch.equal(losses, model(x))  # the same masks in eval mode

@@ -8,29 +8,17 @@ pytest.importorskip("fontTools", reason="the book's tools are not installed")
 book = pytest.importorskip("book")
 
 
-@pytest.fixture
-def empty(tmp_path, monkeypatch):
-    """A computer without data, and no run folder here."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    return tmp_path
-
-
-def test_without_mnist_it_trains_on_the_digits(empty):
+def test_without_mnist_it_trains_on_the_digits(here):
     assert book.first_recipe(download=False) == "digits"
 
 
-def test_a_download_that_cannot_be_is_an_error_not_a_substitute(empty):
+def test_a_download_that_cannot_be_is_an_error_not_a_substitute(here):
     with pytest.raises(book.UserError, match="VITEDU_OFFLINE=1 forbids"):
         book.first_recipe(download=True)
 
 
 @pytest.mark.slow
-def test_it_says_how_good_the_first_vit_is_and_where_it_lies(
-    empty, monkeypatch
-):
+def test_it_says_how_good_the_first_vit_is_and_where_it_lies(here, monkeypatch):
     monkeypatch.setenv("VITEDU_TIER", "smoke")
     sentence = book.train("digits")
     found = re.fullmatch(
@@ -39,4 +27,4 @@ def test_it_says_how_good_the_first_vit_is_and_where_it_lies(
         sentence,
     )
     assert found and float(found[1]) > 12  # a constant answer: 10
-    assert (empty / found[2] / "model.safetensors").is_file()
+    assert (here / found[2] / "model.safetensors").is_file()

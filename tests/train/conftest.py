@@ -8,11 +8,10 @@ from tests.train.runs import write_set
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(here):
     """The working folder, with a set of 30 + 11 images in three classes."""
-    monkeypatch.chdir(tmp_path)
-    write_set(tmp_path)
-    return tmp_path
+    write_set(here)
+    return here
 
 
 @pytest.fixture

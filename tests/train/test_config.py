@@ -254,15 +254,11 @@ def test_a_size_is_set_in_the_model_and_nowhere_else():
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(here):
     """A folder of two small sets of three classes; no other data in reach."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
     for name, seed in (("set", 0), ("other", 1)):
-        write_set(tmp_path, name, 24, 9, noise=256, step=0, seed=seed)
-    return tmp_path
+        write_set(here, name, 24, 9, noise=256, step=0, seed=seed)
+    return here
 
 
 def trained(config):

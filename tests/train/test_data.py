@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from tests.train.runs import equal
+from tests.train.runs import equal, sentence
 from vitedu.data import (
     ArraySource,
     Augment,
@@ -282,11 +282,12 @@ def test_no_test_picture_is_validated_or_trained_on(zoo):
 
 
 def test_nothing_is_held_out_where_test_data_are_given(zoo, pets):
-    parts = sources(
-        model={"num_classes": 2}, dataset="zoo", given_test="pets/val"
-    )
+    data = {"dataset": "zoo", "given_test": "pets/val"}
+    parts = sources(model={"num_classes": 2}, **data)
     assert (len(parts.train), numbers(parts.test)) == (15, [0, 1, 100, 101])
     assert parts.dataset.notes == ()
+    (zoo / "cat").mkdir()
+    assert "no pictures in zoo/cat, so" in sentence(sources, **data)
 
 
 # Data that are given

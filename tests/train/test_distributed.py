@@ -15,11 +15,12 @@ import pytest
 import torch
 
 from tests.train.runs import PATIENCE, SHORT, Two, stopper, write_set
+from vitedu.model import ViT
 from vitedu.train import fit
 from vitedu.train.checkpoint import read_saved
 from vitedu.train.processes import SINGLE, from_environment
 from vitedu.train.run_folder import RunFolder
-from vitedu.weights import read_weights
+from vitedu.weights import read_weights, save
 
 ROOT = Path(__file__).parents[2]
 TORCHRUN = [
@@ -50,10 +51,9 @@ CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_set(tmp_path, train=31, test=13)
-    return tmp_path
+def here(here):
+    write_set(here, train=31, test=13)
+    return here
 
 
 @pytest.fixture(scope="module")
@@ -195,14 +195,18 @@ def test_a_signal_to_one_process_stops_all_at_one_step(here):
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", ["last", "best"])
 def test_two_processes_go_on_with_what_one_began(here, keep):
-    config = replace(CONFIG, keep=keep)
+    start, file = ViT(CONFIG.model), "start.safetensors"
+    start.resize_mode = "timm"
+    save(start, file)
+    config = replace(CONFIG, keep=keep, weights=file)
     fit(config, "one")
     fit(config, "two", should_stop=stopper(7))
     result = Two("shard=true", "--resume", "two").answer()
     assert result["status"] == "finished"
     files = [RunFolder(name).weights for name in ("one", "two")]
-    weights = [read_weights(file).state_dict for file in files]
-    torch.testing.assert_close(*weights, **CLOSE)
+    one, two = map(read_weights, files)
+    torch.testing.assert_close(one.state_dict, two.state_dict, **CLOSE)
+    assert one.usage == two.usage and two.resize_mode == "timm"
 
 
 @pytest.mark.slow
@@ -222,7 +226,8 @@ def test_a_process_that_is_killed_ends_the_run_and_is_named(here):
 
 # --- what the environment says
 
-WORLD = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
+WORLD = {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"}
+WORLD |= {"LOCAL_WORLD_SIZE": "8"}  # on each of two machines
 
 
 @pytest.fixture
@@ -243,10 +248,12 @@ def environment(monkeypatch):
 def test_torchrun_says_which_process_this_is(environment):
     from vitedu.train.processes.distributed import Distributed
 
-    environment()
-    here = from_environment()
-    assert isinstance(here, Distributed)
-    assert (here.rank, here.world_size, here.local_rank) == (1, 2, 1)
+    for known, size in ((None, 16), ("8", 8)):
+        environment(LOCAL_WORLD_SIZE=known)
+        here = from_environment()
+        assert isinstance(here, Distributed)
+        assert (here.rank, here.world_size, here.local_rank) == (9, 16, 1)
+        assert here.local_size == size
 
 
 @pytest.mark.parametrize(

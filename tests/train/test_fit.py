@@ -4,6 +4,7 @@ import json
 import math
 import multiprocessing
 import os
+import random
 import re
 import signal
 from contextlib import chdir, suppress
@@ -92,9 +93,12 @@ def put_in(kind, part, config):
 def test_equal_runs_give_equal_bytes(here, config):
     for name in "ab":
         torch.manual_seed(ord(name))  # what was drawn before does not matter
-        before = torch.get_rng_state()
+        fit(config, name, should_stop=stopper(3))
+        random.seed(ord(name))
+        before, pythons = torch.get_rng_state(), random.getstate()
         fit(config, name)
         assert torch.equal(torch.get_rng_state(), before)  # nor does a run
+        assert random.getstate() == pythons
     assert weights(here / "a") == weights(here / "b")
     assert lines(here / "a") == lines(here / "b")
 

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from tests.model.test_mae import MAES, MPPS
 from tests.train.runs import SHORT, SMALL
 from vitedu.budget.meta import bytes_kept
 from vitedu.compat import import_timm
-from vitedu.model import Hybrid, Patches, Standard, ViT, resnet
+from vitedu.model import Hybrid, Patches, Standard, ViT, new_network, resnet
 from vitedu.model.position import Learned1D
 from vitedu.train.config import Optimizer
 from vitedu.train.optimizer import (
@@ -20,6 +21,7 @@ from vitedu.train.optimizer import (
     MovingAverage,
     build_optimizer,
     freeze,
+    layers_of,
     optimizer_of,
     parameter_groups,
     set_lr,
@@ -238,13 +240,6 @@ def test_the_resnet_of_a_hybrid_is_its_stem():
     assert {scale_of(model, name) for name in names} == {0.5**3}
 
 
-def test_parameters_or_a_whole_configuration_are_told_how_to_call_it():
-    model = two_weights()
-    for wrong in [(model.parameters(), "adamw"), (model, SHORT)]:
-        with pytest.raises(TypeError, match=r"as in build_optimizer\(model, "):
-            build_optimizer(*wrong)
-
-
 @pytest.mark.parametrize("layer_decay", [1.0, 0.75])
 def test_frozen_weights_are_in_no_group(layer_decay):
     model = ViT(TINY)
@@ -292,23 +287,15 @@ def test_frozen_weights_keep_nothing_for_the_backward_pass():
     assert kept[-1] == images.nbytes + 4 * 3 * TINY.pre_logits
 
 
-def test_an_optimizer_needs_no_configuration():
-    layer = two_weights()
-    optimizer = build_optimizer(layer, "sgd", lr=0.5, betas=(0.0, 0.0))
-    before = layer.weight.detach().clone()
-    layer.weight.sum().backward()
-    optimizer.step()
-    assert_close(layer.weight.detach(), before - 0.5, **EXACT)
-
-
 @pytest.mark.parametrize("layer_decay", [1.0, 0.75])
-@pytest.mark.parametrize("pool", ["token", "map"])
-def test_every_parameter_is_in_exactly_one_group_of_a_layer(pool, layer_decay):
-    model = ViT(replace(TINY, pool=pool, registers=2))
+@pytest.mark.parametrize("kind", [replace(TINY, pool="map"), MAES, MPPS])
+def test_every_parameter_is_in_exactly_one_group_of_a_layer(kind, layer_decay):
+    model = new_network(replace(kind, registers=2))
     groups = parameter_groups(model, weight_decay=0.1, layer_decay=layer_decay)
     counts = Counter(id(p) for group in groups for p in group["params"])
     assert counts == Counter(id(p) for p in model.parameters())
     assert set(counts.values()) == {1}
+    assert max(layers_of(model).values()) == 3  # behind the norm
 
 
 def test_a_first_step_that_the_scaler_skips_leaves_no_momentum():

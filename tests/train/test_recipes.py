@@ -54,12 +54,8 @@ LARGE = [name for name in WEIGHTS if recipe(name, "gpu").dataset in SIZES]
 
 
 @pytest.fixture
-def offline(tmp_path, monkeypatch):
+def offline(here):
     """A computer without MNIST."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
 
 
 @functools.cache

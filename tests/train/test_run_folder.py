@@ -67,10 +67,10 @@ def test_what_a_machine_decided_stays_when_another_goes_on(tmp_path):
     folder, auto = RunFolder(tmp_path), {"precision": "auto"}
     open_one = replace(BASE, num_workers="auto", **auto)
     assert folder.kept(open_one) == open_one
-    decided = replace(BASE, precision="bf16", num_workers=3)
+    decided = replace(BASE, precision="bf16", num_workers=3, threads=2)
     folder.prepare(decided)
     assert folder.kept(open_one) == decided
-    asked = replace(BASE, precision="fp32", num_workers=0)
+    asked = replace(BASE, precision="fp32", num_workers=0, threads=1)
     assert folder.kept(asked) == asked
 
 

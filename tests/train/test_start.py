@@ -500,10 +500,11 @@ def test_a_run_on_what_was_given_goes_on_to_the_same_bytes(here, make):
 )
 def test_the_model_knows_what_it_was_trained_by(here, loss, known):
     model = own_model()
-    model.loss_name = "sigmoid"
+    model.loss_name, model.resize_mode = "sigmoid", "timm"
     config = replace(CONFIG, keep="best", validation=0.2)
     fit(config, "run", model=model, loss=loss)
     assert model.loss_name == known
+    assert weights(here / "run") == weights(here / "run", "best")
     again = own_model()
     fit(config, "run", model=again, loss=loss)
     assert again.loss_name == vitedu.load("run").loss_name

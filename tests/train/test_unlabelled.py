@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 import vitedu
+from tests.train.runs import equal, lines
 from vitedu.cli.main import main
 from vitedu.model import ViT
 from vitedu.model.mae import MAE
@@ -42,20 +43,20 @@ def test_a_run_measures_its_loss_and_no_accuracy(name, kind):
     assert run.accuracy is None
 
 
-@pytest.mark.slow
-def test_a_stopped_run_ends_on_the_same_weights(pretrained, tmp_path):
-    steps = iter([False, False, True])
-    out = tmp_path / "mae"
-    fit(
-        small("mae-mnist"),
-        out,
-        progress=False,
-        should_stop=lambda: next(steps, True),
-    )
-    again = fit(small("mae-mnist"), out, progress=False)
-    for name, tensor in again.model.state_dict().items():
-        assert torch.equal(tensor, pretrained.model.state_dict()[name]), name
-    assert again.result["metrics"] == pretrained.result["metrics"]
+def test_a_stopped_run_ends_on_the_same_weights_and_log(tmp_path):
+    digits = vitedu.data.load_dataset("digits").test
+    given = {"validation": (digits.images, digits.labels), "progress": False}
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    config, steps = small("mae-mnist"), iter([False, False, True])
+    first = fit(config, whole, **given)
+    assert {*first.result["metrics"]} == {"test_loss", "validation_loss"}
+    fit(config, parts, should_stop=lambda: next(steps, True), **given)
+    for _ in range(2):
+        again = fit(config, parts, **given)
+        assert equal(again.model, first.model)
+        assert again.result["metrics"] == first.result["metrics"]
+        assert lines(parts) == lines(whole)
+        again.folder.result.unlink()  # as if killed before it was written
 
 
 def test_with_classes_it_loads_as_the_vit_inside(pretrained):
@@ -82,15 +83,6 @@ def test_fine_tuning_starts_from_it(pretrained, tmp_path, capsys):
     for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"):
         before = pretrained.model.state_dict()[name]
         assert torch.allclose(tuned.state_dict()[name], before, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_the_command_says_the_loss(tmp_path, capsys):
-    arguments = ["mpp-mnist", "dataset=digits", "steps=2", "max_images=40"]
-    out = tmp_path / "run"
-    code = main(["train", *arguments, "--tier", "smoke", "--out", str(out)])
-    assert code == 0
-    assert "test loss " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

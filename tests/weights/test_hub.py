@@ -237,15 +237,8 @@ def test_a_hub_out_of_reach_says_what_to_put_where(fetch, tmp_path):
 # --- without any hub
 
 
-@pytest.fixture
-def offline(tmp_path, monkeypatch):
-    monkeypatch.setenv("VITEDU_OFFLINE", "1")
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.mark.parametrize("name", HUB)
-def test_a_name_of_table_1_without_a_network_is_one_sentence(offline, name):
+def test_a_name_of_table_1_without_a_network_is_one_sentence(here, name):
     with pytest.raises(UserError) as error:
         load(name)
     said = str(error.value)
@@ -286,7 +279,7 @@ def test_every_name_with_weights_is_one_of_the_papers():
     assert vit_config("ViT-H/14").num_patches == 256 and "ViT-H/14" in HUB
 
 
-def test_what_was_put_there_is_found(offline):
+def test_what_was_put_there_is_found(here):
     place = place_of("someone/tiny")
     place.mkdir(parents=True)
     write_model(place / "model.safetensors")

@@ -259,9 +259,8 @@ def quick(
     config = replace(config, log_every=1)
     if device.type != "cpu":
         return config
-    threads = config.threads
-    if threads is None:
-        threads = choose_threads(config, torch.get_num_threads())
+    num_threads = torch.get_num_threads()
+    threads = config.threads or choose_threads(config, num_threads)
     seconds = budget.training_flops(config.model) / (SLOWEST * threads)
     if seconds > 3 * ALL_STEPS:
         return None
@@ -277,9 +276,10 @@ def quick(
 
 
 def memory_for(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    world_size = from_environment().world_size
+    processes = from_environment()
+    world_size = processes.world_size
     # of a GPU each process has its own
-    num_bytes = available_memory() // world_size
+    num_bytes = available_memory() // processes.local_size
     if device.type == "cuda":
         num_bytes, _ = torch.cuda.mem_get_info(device)
     values: dict[str, Any] = {

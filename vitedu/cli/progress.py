@@ -12,7 +12,7 @@ from vitedu.train import Progress, Start
 from vitedu.train.config import as_typed
 from vitedu.train.processes import from_environment
 from vitedu.train.recipes.compare import changed_settings
-from vitedu.train.watch.bar import SHORTLY, Bar, open_bar
+from vitedu.train.watch.bar import Bar, open_bar
 from vitedu.train.watch.facts import facts
 
 EVERY = 60.0  # seconds between two lines where there is no terminal
@@ -92,7 +92,6 @@ class Reporter(Bar):
         self.begun, self.shown_notes = start, notes(start)
         bar = new_bar(start.num_steps, start.state.step)
         super().__init__(start.state, bar, is_terminal=sys.stderr.isatty())
-        self.every = min(EVERY, SHORTLY)
 
     def measured(self, progress: Progress) -> None:
         note = progress.line.get("note")

@@ -250,7 +250,7 @@ class ViT(Classifier):
         """Tell each module the sizes of `config`; parameters stay."""
         # no numbers, just what its modules know
         with torch.device("meta"):
-            other = ViT(config)
+            other = type(self)(config)
         for name, module in self.named_modules():
             for size in ("input_shape", "grid", "num_patches", "compute"):
                 if hasattr(module, size):

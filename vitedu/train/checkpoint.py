@@ -20,7 +20,7 @@ from vitedu.train.processes import SINGLE, Processes
 from vitedu.train.run_folder import OtherRun, RunFolder
 from vitedu.train.start import check_start
 from vitedu.train.step import StepResult, TrainState
-from vitedu.weights import Checkpoint, read_weights, write_weights
+from vitedu.weights import checkpoint_of, read_weights, write_weights
 
 FORMAT = 2
 LEARNED = ("model", "optimizer", "ema")  # the parts that `gather` gives
@@ -219,13 +219,7 @@ class Saver:
         if folder is None:
             self.best_weights = {x: weights[x].clone() for x in weights}
             return
-        checkpoint = Checkpoint(
-            state.config.model,
-            weights,
-            state.config.preprocess,
-            state.class_names,
-            loss_name=state.loss_name,
-        )
+        checkpoint = checkpoint_of(state.network)._replace(state_dict=weights)
         self.processes.on_rank0(lambda: write_weights(folder.best, checkpoint))
 
     def final_model(self, is_finished: bool) -> Network:
@@ -243,10 +237,8 @@ class Saver:
             weight.requires_grad_(True)
         if config.shard and self.processes.world_size > 1:
             model = type(model)(model.config).to(state.device)
+            model.usage = state.network.usage
         model.load_state_dict(weights)
         if config.activation_checkpointing:
             model.set_grad_checkpointing(False)
-        model.preprocess = config.preprocess
-        model.class_names = state.class_names
-        model.loss_name = state.loss_name
         return model.eval()

@@ -62,7 +62,7 @@ MAY_DIFFER = (
 LATER = ("weights", "keep", "given", "freeze", "class_weights", "patience")
 # what a run without labels can't do
 OF_LABELS = ("validation", "mixup", "cutmix", "label_smoothing")
-OF_LABELS += ("class_weights",)
+OF_LABELS += ("class_weights", "keep", "patience", "head_bias")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class TrainConfig(Checked):
         seed: seed of the initial weights and of all random numbers
         validation: share of the training images held out to choose by
         max_images: use at most so many images to train on, and to test on: the
-            first ones of arrays, evenly spread ones of pictures
+            first ones of named sets of arrays, else evenly spread ones
         fallback: "digits" uses the embedded digits if the data set is missing
         given: Python objects passed to `fit`, by name; `fit` writes it
         device: "auto", "cuda", "cuda:1", "mps" or "cpu"
@@ -202,7 +202,7 @@ class TrainConfig(Checked):
             )
 
         for name in () if self.needs_labels else OF_LABELS:
-            if value := getattr(self, name):
+            if (value := getattr(self, name)) != getattr(TrainConfig, name):
                 raise UserError(
                     f"{name}={value} needs labels, and this network learns "
                     "without; leave it out"

@@ -18,8 +18,10 @@ from vitedu.data.open import (
     folder_of,
     held_out_words,
     known_classes,
+    name_at,
     open_split,
     parts_of,
+    reader_of,
 )
 from vitedu.data.readers import folder as folders
 from vitedu.errors import UserError, counted
@@ -118,7 +120,7 @@ def workers_of(split: Split, config: TrainConfig, device: torch.device) -> int:
     is_files = isinstance(reader, Reader) and reader.images is None
     if device.type != "cuda" or not is_files or reader.is_foreign:
         return 0
-    processors = (os.cpu_count() or 1) // from_environment().world_size
+    processors = (os.cpu_count() or 1) // from_environment().local_size
     return min(processors, MOST_WORKERS, len(split) // WORTH_A_WORKER)
 
 
@@ -133,7 +135,9 @@ def open_data(config: TrainConfig, given: Given = NOTHING) -> Dataset:
             parts = parts_of(folder)
             if not {"test", "val"} & parts.keys():
                 # train on all of it: nothing has to be held out
-                train = parts.get("train", folder)
+                root = parts.get("train", folder)
+                train = reader_of(root).open_part(root, root)
+                train = replace(train, name=name_at(root))
     if train is not None:
         dataset = _passed(config, train, holds_out=given.test is None)
     elif folder is not None:

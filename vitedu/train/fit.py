@@ -1,6 +1,5 @@
 """`fit`: a configuration in, a trained model out."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -15,7 +14,13 @@ from vitedu import results
 from vitedu.data.augment import Augment, mix
 from vitedu.data.dataset import changes
 from vitedu.data.feed.pictures import ImageSource, PictureChange
-from vitedu.data.feed.source import Batches, Source, explain_killed_workers
+from vitedu.data.feed.source import (
+    Batches,
+    Source,
+    explain_killed_workers,
+    restore,
+    states,
+)
 from vitedu.errors import UserError, reason, warn
 from vitedu.evaluate import Evaluation
 from vitedu.evaluate.losses import Loss
@@ -25,7 +30,7 @@ from vitedu.model.network import Network
 from vitedu.train.checkpoint import Saver
 from vitedu.train.config import TrainConfig, as_settings
 from vitedu.train.data import Sources, open_data, open_sources
-from vitedu.train.journal import Journal, Progress, Run, evaluate
+from vitedu.train.journal import VALIDATED, Journal, Progress, Run, evaluate
 from vitedu.train.precision import concrete
 from vitedu.train.processes import SINGLE, Processes, from_environment
 from vitedu.train.processes.device import (
@@ -136,6 +141,7 @@ def fit(
     ):
         # The caller's random state is left as it was.
         stack.enter_context(torch.random.fork_rng(gpus))
+        stack.callback(restore, states())
 
         # What the machine decides, or decided when the run began.
         if folder is not None:
@@ -160,7 +166,9 @@ def fit(
                 f"this run was given {config.given} in Python, which can't be "
                 "stored; resume from Python, and give vitedu.train.fit the same"
             )
-        threads = processes.on_rank0(lambda: threads_of(config, folder))
+        threads = config.threads or processes.on_rank0(
+            lambda: choose_threads(config, torch.get_num_threads())
+        )
         config = replace(config, threads=threads)
         stack.enter_context(cpu_threads(threads))
         if folder is not None:
@@ -285,14 +293,6 @@ def returned(run: Run, model: Network | None, device: torch.device) -> Run:
     return run._replace(model=model.to(device).eval())
 
 
-def threads_of(config: TrainConfig, folder: RunFolder | None) -> int:
-    if config.threads is not None:
-        return config.threads
-    if folder is not None and os.path.isfile(folder.config):
-        return folder.read_config().threads or torch.get_num_threads()
-    return choose_threads(config, torch.get_num_threads())
-
-
 class Loop:
     def __init__(
         self,
@@ -391,7 +391,7 @@ class Loop:
         ends_epoch = state.is_done or state.step % state.epoch_steps == 0
         if source is None or state.step == 0 or not ends_epoch:
             return
-        if self.journal.last("validation_accuracy")["step"] == state.step:
+        if self.journal.last(*VALIDATED)["step"] == state.step:
             return
         self.saver.check_finite({"model": state.result_weights()})
         measured = self.evaluate(source)

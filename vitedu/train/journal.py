@@ -24,6 +24,9 @@ from vitedu.train.step import StepResult, TrainState, uncompiled
 from vitedu.train.watch.facts import facts
 from vitedu.train.watch.notes import log
 
+# what a validation logs; without labels only the loss
+VALIDATED = ("validation_accuracy", "validation_loss")
+
 
 class Progress(NamedTuple):
     """What `on_progress` gets at each measurement.
@@ -188,9 +191,9 @@ class Journal:
         for watcher in self.watchers if self.processes.is_first else ():
             watcher(Progress(*place, line, speed, state.network))
 
-    def last(self, name: str) -> dict[str, Any]:
-        """The last line with `name`; one of step 0 if there is none."""
-        lines = (line for line in reversed(self.history) if name in line)
+    def last(self, *names: str) -> dict[str, Any]:
+        """The last line with one of them; one of step 0 if there is none."""
+        lines = (x for x in reversed(self.history) if x.keys() & names)
         return next(lines, {"step": 0, "wall_seconds": 0.0})
 
     def best(self) -> dict[str, Any]:
@@ -225,10 +228,11 @@ class Journal:
         state, config = self.state, self.state.config
         numbers: dict[str, float] = {}
         is_best = test is not None and config.keep == "best"
-        chosen = self.best() if is_best else self.last("validation_accuracy")
+        chosen = self.best() if is_best else self.last(*VALIDATED)
         if test is not None:
-            names = "validation_accuracy", "validation_loss"
-            numbers = {name: chosen[name] for name in names if name in chosen}
+            numbers = {
+                name: chosen[name] for name in VALIDATED if name in chosen
+            }
             found = self.numbers("test", test)
             numbers |= found
             # the accuracy, or without labels the loss

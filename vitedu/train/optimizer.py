@@ -12,10 +12,9 @@ from vitedu.train.config import TrainConfig
 
 Groups = list[dict[str, Any]]
 
-# attributes of a network before its blocks, and after its final norm
+# attributes of a network before its blocks; those not named come after its norm
 BEFORE = ("patch_embed", "cls_token", "reg_token", "pos_embed", "stem")
 BEFORE += ("norm_pre",)
-BEHIND = ("pool", "pre_logits", "head")
 
 
 def parameter_groups(
@@ -73,11 +72,11 @@ def layers_of(model: Any) -> dict[str, int]:
         for number, block in enumerate(blocks, start=1)
         for parameter in block.parameters()
     }
-    parts = dict.fromkeys(BEFORE, 0) | dict.fromkeys(BEHIND, len(blocks) + 1)
-    parts["norm"] = parts["fc_norm"] = len(blocks)  # with the last block
+    parts = dict.fromkeys(BEFORE, 0)
+    parts["norm"] = parts["fc_norm"] = last = len(blocks)  # with the last block
     return {
-        name: inside.get(id(parameter)) or parts[name.split(".")[0]]
-        for name, parameter in model.named_parameters()
+        name: inside.get(id(weight)) or parts.get(name.split(".")[0], last + 1)
+        for name, weight in model.named_parameters()
     }
 
 
@@ -149,13 +148,6 @@ def build_optimizer(
 
     `set_lr` sets the rate of the next step. UserError: the name is unknown.
     """
-    if not isinstance(model, nn.Module) or not isinstance(name, str):
-        raise TypeError(
-            "build_optimizer wants a model and a name, as in build_optimizer("
-            "model, config.optimizer, lr=config.lr, weight_decay="
-            "config.weight_decay), got "
-            f"{type(model).__name__} and {type(name).__name__}"
-        )
     if name not in OPTIMIZERS:
         raise unknown("optimizer", name, OPTIMIZERS)
     groups = parameter_groups(

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
 
 from vitedu import files, results
@@ -141,7 +142,8 @@ class RunFolder:
         lines = [
             line
             for line in self.history()
-            if line["step"] <= step and "test_accuracy" not in line
+            if line["step"] <= step
+            and not line.keys() & {"test_accuracy", "test_loss"}
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         files.replace_file(self.log, text)
@@ -157,12 +159,15 @@ class RunFolder:
             return TrainConfig.from_json(files.read_json(self.config))
 
     def kept(self, config: TrainConfig) -> TrainConfig:
-        """`config` with what "auto" became when the run here began."""
+        """`config` with what the machine decided when the run here began."""
         if not os.path.isfile(self.config):
             return config
         before = self.read_config()
         auto = [x for x in AUTO if getattr(config, x) == "auto"]
-        return replace(config, **{x: getattr(before, x) for x in auto})
+        kept: dict[str, Any] = {x: getattr(before, x) for x in auto}
+        # the oldest runs took PyTorch's
+        threads = before.threads or torch.get_num_threads()
+        return replace(config, **{"threads": config.threads or threads} | kept)
 
     def finished(self, config: TrainConfig) -> dict[str, Any] | None:
         """The result, None if there is none yet. UserError: it is damaged."""

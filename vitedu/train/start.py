@@ -391,7 +391,8 @@ def build_state(
     if config.needs_labels:
         weights, uneven = balance(config, train, class_names or named)
         notes += uneven
-    model.preprocess = config.preprocess
+    model.preprocess, model.class_names = config.preprocess, class_names
+    model.loss_name = config.loss if loss is None else None
     frozen = freeze(model, config.freeze)
     model = model.to(device)
     if config.activation_checkpointing:
@@ -415,7 +416,6 @@ def build_state(
         ema=MovingAverage(model, config.ema) if config.ema else None,
         loss=None if loss is None else GivenLoss(loss, called(loss)),
         images_per_epoch=len(train),
-        class_names=class_names,
         class_weights=None if weights is None else weights.to(device),
         frozen=frozen,
         notes=notes,

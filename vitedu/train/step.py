@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from vitedu.evaluate.losses import LOSSES, GivenLoss, Loss, own_loss
-from vitedu.model.classifier import LossName
+from vitedu.evaluate.losses import LOSSES, Loss, own_loss
 from vitedu.model.network import Network
 from vitedu.train.config import TrainConfig
 from vitedu.train.optimizer import MovingAverage, set_lr
@@ -40,7 +39,6 @@ class TrainState:
     # by which the data are known again
     data: dict[str, Any] = field(default_factory=dict)
     start: str | None = None  # `start_of` the run
-    class_names: tuple[str, ...] = ()  # what the result calls its outputs
     class_weights: Tensor | None = None  # (classes,)
     frozen: list[nn.Parameter] = field(default_factory=list)  # by the config
     # a sentence for each departure from `config`
@@ -58,11 +56,6 @@ class TrainState:
     def network(self) -> Network:
         """The model without torch.compile's or DDP's wrapper."""
         return unwrapped(self.model)
-
-    @property
-    def loss_name(self) -> LossName | None:
-        """The name of the loss; None for the caller's own."""
-        return None if isinstance(self.loss, GivenLoss) else self.config.loss
 
     @property
     def device(self) -> torch.device:

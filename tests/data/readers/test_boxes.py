@@ -16,13 +16,7 @@ FOLDER = resources.files("vitedu.data") / "bccd"
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def no_data(monkeypatch, tmp_path):
-    monkeypatch.delenv("VITEDU_DATA", raising=False)
-    monkeypatch.setenv("VITEDU_CACHE", str(tmp_path / "cache"))
-
-
-def test_twelve_pictures_of_the_package_stand_in(no_data):
+def test_twelve_pictures_of_the_package_stand_in(here):
     found = load_boxes("bccd")
     assert found.origin == "package"
     assert [len(part.paths) for part in found[:3]] == [8, 2, 2]
@@ -39,7 +33,7 @@ def test_twelve_pictures_of_the_package_stand_in(no_data):
             assert set(labels.tolist()) <= {0, 1, 2}
 
 
-def test_a_box_without_area_is_left_out_and_named(no_data):
+def test_a_box_without_area_is_left_out_and_named(here):
     [said] = load_boxes("bccd").left_out
     assert (
         "a box without area in BloodImage_00343.jpg (RBC at 181, 329)" in said
@@ -104,7 +98,7 @@ def test_a_line_that_is_no_box_is_one_sentence(clone, line, said):
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
-def test_info_lists_it(capsys, no_data):
+def test_info_lists_it(capsys, here):
     assert main(["info", "data"]) == 0
     assert "bccd" in capsys.readouterr().out
 

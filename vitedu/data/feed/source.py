@@ -132,9 +132,9 @@ class Draws:
         self.outside: list[Any] = []
 
     def __enter__(self) -> None:
-        self.outside = _states()
+        self.outside = states()
         if self.own:
-            _restore(self.own)
+            restore(self.own)
             return
         seed = seed_from(*self.numbers)
         random.seed(seed)
@@ -143,17 +143,19 @@ class Draws:
         torch.default_generator.manual_seed(seed)
 
     def __exit__(self, *error: object) -> None:
-        self.own = _states()
-        _restore(self.outside)
+        self.own = states()
+        restore(self.outside)
 
 
-def _states() -> list[Any]:
+def states() -> list[Any]:
+    """Where torch, numpy and random are on the CPU."""
     return [state() for state, _ in GENERATORS]
 
 
-def _restore(states: list[Any]) -> None:
-    for (_, restore), state in zip(GENERATORS, states, strict=True):
-        restore(state)
+def restore(before: list[Any]) -> None:
+    """Put back what `states` gave."""
+    for (_, set_state), state in zip(GENERATORS, before, strict=True):
+        set_state(state)
 
 
 @contextmanager

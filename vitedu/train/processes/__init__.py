@@ -29,4 +29,6 @@ def from_environment() -> Processes:
         return SINGLE
     from vitedu.train.processes.distributed import Distributed
 
+    # where torchrun didn't start them, all are taken to share this machine
+    numbers.append(int(os.environ.get("LOCAL_WORLD_SIZE", numbers[1])))
     return Distributed(*numbers)

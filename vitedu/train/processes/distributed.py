@@ -40,14 +40,17 @@ TIMEOUT = timedelta(minutes=30)
 
 
 class Distributed(Processes):
-    """Process `rank` of `world_size`; `local_rank` counts on one machine."""
+    """Process `rank` of all, `local_rank` of the `local_size` of a machine."""
 
     group: dist.ProcessGroup | None = None
 
-    def __init__(self, rank: int, world_size: int, local_rank: int) -> None:
+    def __init__(
+        self, rank: int, world_size: int, local_rank: int, local_size: int
+    ) -> None:
         self.rank = rank
         self.world_size = world_size
         self.local_rank = local_rank
+        self.local_size = local_size
 
     def device(self, device: torch.device) -> torch.device:
         if device.type == "cpu":

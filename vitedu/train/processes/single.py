@@ -22,6 +22,7 @@ class Processes:
 
     rank = 0
     world_size = 1
+    local_size = 1  # of them on this machine
 
     @property
     def is_first(self) -> bool:

@@ -333,7 +333,7 @@ for stride in (4, 2, 1):
 tried = record["overlap-same-off-fresh"]["per_seed_by_lr"].values()
 ends = sorted(value for seeds in tried for value in seeds)
 print("overlapping patches, new pictures:")
-print("  ".join(f"{value:.0f}%" for value in ends))
+print(*(f"{value:.0f}" for value in ends), "%")
 
 # %% tags=["hide-cell", "nbval-check-output"]
 coins = [value for value in ends if value < 60]

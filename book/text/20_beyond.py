@@ -13,8 +13,7 @@ import vitedu
 #
 # Take forty pictures of shapes, drawn by a program, each with a *mask*: a map of the pixels
 # that belong to the shape. The network stays frozen, and on its tokens we put a single
-# column of weights, found by a formula. In the code, `tokens` reads what the patches hold
-# after one of the twelve blocks. Which one it is, you'll guess in a moment.
+# column of weights, found by a formula:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -92,7 +91,8 @@ print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
 print(f"if patches knew their true shares: {iou_of(best, truth):.0f}%")
 
 # %% [markdown]
-# These eight pictures are new, and the white lines are the work of that one column. It
+# These eight pictures are new, and the white lines are the work of that one column. (It reads
+# what the patches hold after one of the twelve blocks. Which one, you'll guess in a moment.) It
 # isn't fooled by stripes on the ground, or by a bar lying across the shape. Compare with
 # the thin dark lines, which are the true outlines: the star has lost its points, though
 # only their tips are thinner than a patch.

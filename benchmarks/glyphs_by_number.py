@@ -367,12 +367,16 @@ def metric(cell: Cell, number: int, runs: list[dict]) -> dict:
     """One row: the seeds of its best rate."""
     reached = held_out(runs, number)
     lr = best(reached)
-    seeds = [
-        each
-        for run in runs
-        for each in run["found"]
-        if (each["number"], each["lr"]) == (number, lr)
-    ]
+    found = [each for run in runs for each in run["found"]]
+    by_lr = {
+        x: [
+            each
+            for each in found
+            if (each["number"], each["lr"]) == (number, x)
+        ]
+        for x in reached
+    }
+    seeds = by_lr[lr]
     keys = [key for key in seeds[0] if key not in ("number", "lr", "test")]
     build = NETWORKS[cell.network]
     return {
@@ -386,13 +390,7 @@ def metric(cell: Cell, number: int, runs: list[dict]) -> dict:
         "lr": lr,
         "held_out_by_lr": {str(lr): value for lr, value in reached.items()},
         "per_seed_by_lr": {
-            str(lr): [
-                each["test"]
-                for run in runs
-                for each in run["found"]
-                if (each["number"], each["lr"]) == (number, lr)
-            ]
-            for lr in reached
+            str(x): [each["test"] for each in by_lr[x]] for x in reached
         },
     }
 

@@ -65,7 +65,7 @@ TURNS = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
-# mean and std of its pictures
+# the mean and std of ImageNet's pictures
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Means = Annotated[tuple[float, ...], fields.OneForAll()]
 Deviations = Annotated[tuple[fields.Positive, ...], fields.OneForAll()]

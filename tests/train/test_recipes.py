@@ -53,11 +53,6 @@ TRAINED = {
 LARGE = [name for name in WEIGHTS if recipe(name, "gpu").dataset in SIZES]
 
 
-@pytest.fixture
-def offline(here):
-    """A computer without MNIST."""
-
-
 @functools.cache
 def built_count(config):
     """The weights of a network; recipes share some, and tiers most."""
@@ -287,7 +282,7 @@ QUICK = ("mnist-tiny", "paper-jft")
         for x in RECIPES
     ],
 )
-def test_every_recipe_trains(name, offline):
+def test_every_recipe_trains(name, here):
     # the number of images is cut further, for time
     config = replace(recipe(name, "smoke"), steps=2, max_images=32)
     # digits in place of MNIST; shapes are always here
@@ -301,7 +296,7 @@ def test_every_recipe_trains(name, offline):
 @pytest.mark.slow
 @pytest.mark.parametrize("is_archive", [False, True])
 def test_shapes_stand_in_for_no_cifar_but_not_for_a_damaged_one(
-    offline, tmp_path, is_archive
+    here, tmp_path, is_archive
 ):
     assert recipe("cifar10-scratch", "smoke").dataset == "shapes-1k"
     folder, said = tmp_path / "cache" / "cifar10", "255"
@@ -319,6 +314,6 @@ def test_shapes_stand_in_for_no_cifar_but_not_for_a_damaged_one(
         fit(replace(recipe("cifar10-scratch", "smoke"), device="cpu"))
 
 
-def test_without_its_data_mnist_says_what_to_do(offline):
+def test_without_its_data_mnist_says_what_to_do(here):
     with pytest.raises(UserError, match="pass fallback=digits"):
         fit(recipe("mnist-seed", "smoke"))

@@ -53,7 +53,9 @@ TABLE_3 = {
 }
 INCEPTION = Augment(crop=0.05, flip=True)
 # what DeiT's authors, and MAE's after them, do with pictures and labels
-TORCHVISION = PreprocessSpec(224, 3, *IMAGENET, "bicubic", 0.875)
+TORCHVISION = PreprocessSpec(
+    mean=IMAGENET[0], std=IMAGENET[1], interpolation="bicubic", crop=0.875
+)
 STRONG = Augment(
     crop=0.08, flip=True, rand_layers=2, rand_magnitude=9.0, erase=0.25
 )

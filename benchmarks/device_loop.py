@@ -3,8 +3,8 @@
     train(model, images, labels, lr=4e-3, steps=2000, seed=0)
 
 Images are uint8 (n, 3, h, w); each is moved by up to four pixels and flipped at
-random. A GPU gets every update as a graph, since a small network's kernels
-would wait for the host.
+random, unless `moves=False`. A GPU gets every update as a graph, since a small
+network's kernels would wait for the host.
 """
 
 from collections.abc import Callable
@@ -52,6 +52,21 @@ def draws(n: int, steps: int, batch: int, seed: int) -> tuple[Tensor, Tensor]:
     return order, torch.stack(moves, dim=2)
 
 
+def adamw(model: nn.Module, lr: Tensor) -> torch.optim.Optimizer:
+    """The optimizer of training from scratch."""
+    return torch.optim.AdamW(
+        parameter_groups(model, weight_decay=0.05),
+        lr=lr,
+        fused=True,
+        capturable=lr.is_cuda,
+    )
+
+
+def momentum(model: nn.Module, lr: Tensor) -> torch.optim.Optimizer:
+    """That of fine-tuning, as in the paper."""
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, fused=True)
+
+
 def train(
     model: nn.Module,
     images: Tensor,
@@ -62,23 +77,26 @@ def train(
     seed: int,
     batch: int,
     watch: Callable[[int], None] | None = None,
+    moves: bool = True,
+    build: Callable[[nn.Module, Tensor], torch.optim.Optimizer] = adamw,
+    precision: torch.dtype = torch.float32,
 ) -> None:
-    """AdamW with warm-up and cosine; `watch` is called 20 times."""
+    """Warm-up and cosine; `watch` is called 20 times."""
     device = images.device
-    order, moves = (
+    order, places = (
         each.to(device) for each in draws(len(images), steps, batch, seed)
     )
-    optimizer = torch.optim.AdamW(
-        parameter_groups(model, weight_decay=0.05),
-        lr=torch.tensor(0.0, device=device),
-        fused=True,
-        capturable=device.type == "cuda",
-    )
-    index, move = order[0].clone(), moves[0].clone()
+    optimizer = build(model, torch.tensor(0.0, device=device))
+    index, move = order[0].clone(), places[0].clone()
+    half = precision != torch.float32
 
     def gradients_and_step() -> None:
-        x = normalised(moved(images[index], move))
-        F.cross_entropy(model(x), labels[index]).backward()
+        x = images[index]
+        if moves:
+            x = moved(x, move)
+        with torch.autocast(device.type, precision, half, cache_enabled=False):
+            logits = model(normalised(x))
+        F.cross_entropy(logits.float(), labels[index]).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
@@ -93,7 +111,7 @@ def train(
         for group in optimizer.param_groups:
             group["lr"].fill_(rate)
         index.copy_(order[step])
-        move.copy_(moves[step])
+        move.copy_(places[step])
         update()
         if watch is not None and (step + 1) % (steps // WATCHED) == 0:
             watch(step + 1)

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from device_loop import replayed
 from kept import climb, kept_with_time, read
 from recorded import result_fields
 from torch import Tensor, nn
@@ -108,23 +109,38 @@ def train(
 ) -> None:
     """AdamW with warm-up and cosine on sheets that are new at each step."""
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    is_cuda = DEVICE.type == "cuda"
+    rate = torch.tensor(0.0, device=DEVICE)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), rate, fused=True, capturable=is_cuda
+    )
     generator = torch.Generator().manual_seed(seed)
     size = STEPS, BATCH
     drawn = [
         torch.randint(most, size, generator=generator).to(DEVICE)
         for most in (len(images), PLACES, PLACES)
     ]
-    for step in range(STEPS):
-        for group in optimizer.param_groups:
-            group["lr"] = warmup_cosine(step, lr, STEPS, STEPS // 10)
-        which, rows, columns = (each[step] for each in drawn)
+    now = [each[0].clone() for each in drawn]
+
+    def gradients_and_step() -> None:
+        which, rows, columns = now
         logits = model(at(images[which], rows, columns))
-        loss = F.cross_entropy(logits, labels[which])
-        optimizer.zero_grad()
-        loss.backward()
+        F.cross_entropy(logits, labels[which]).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+
+    def update() -> None:
+        optimizer.zero_grad()
+        gradients_and_step()
+
+    if is_cuda:
+        update = replayed(gradients_and_step, optimizer) or update
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"].fill_(warmup_cosine(step, lr, STEPS, STEPS // 10))
+        for place, values in zip(now, drawn, strict=True):
+            place.copy_(values[step])
+        update()
 
 
 @torch.no_grad()

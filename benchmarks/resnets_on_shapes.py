@@ -297,6 +297,9 @@ def metric(
         "held_out_by_lr": {
             str(lr): rates[lr]["found"]["test"] for lr in sorted(rates)
         },
+        "train_by_lr": {
+            str(lr): rates[lr]["found"]["train"] for lr in sorted(rates)
+        },
     }
     if len(runs) > 1:
         found |= {"per_seed": tested, "train_per_seed": known}

@@ -295,7 +295,8 @@ def sheets(
             rectangle(axes, (-0.48, -0.48), size, **look)
         near, far = (place // apart for place in (2, 14))
         for end in (near, far):
-            share, at = shares[end, end], (end + 0.42, end)
+            low = end if apart > 1 else min(end, len(shares) - 1.6)  # inside
+            share, at = shares[end, end], (end + 0.42, low)
             label(axes, at, f"{share:.0f}", _ink(share), 9, ha="right")
         axes.set_title(name, fontsize=11, weight="bold")
         ticks = [i for i in range(len(shares)) if apart * i % 4 == 0 or i == 0]

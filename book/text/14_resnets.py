@@ -604,7 +604,7 @@ figures.show(*resnets.sheets(None, three, APART))
 # it *learned* from.
 #
 # Does it just lack practice? On a GPU, it got two million sheets. We did that with 250 digits,
-# with our 2,500, and with ten times as many.
+# with as many as ours, and with ten times as many.
 
 # %% [markdown] tags=["predict"]
 # When there are 250, it sees each digit 8,000 times, all over the sheet. **What will its map
@@ -641,7 +641,7 @@ print("checked: every map is even, and more digits make it brighter")
 # %% [markdown]
 # Even, but dimmer! Each place had about 9,000 sheets, so none is worse than another. But this
 # ViT knows its few digits by heart, and still misreads three of ten new ones. Practice can't
-# show you a handwriting you've never seen. With our 2,500 digits, it's cut the mistakes
+# show you a handwriting you've never seen. With 2,500 digits, practice cuts the mistakes
 # from four in ten to one in thirteen, and with 25,000 it's one in thirty. (Three seeds
 # each. The last ViT doesn't know all its own digits yet.)
 #
@@ -650,7 +650,7 @@ print("checked: every map is even, and more digits make it brighter")
 # light from corner to corner.
 #
 # Can a ViT learn what a convolution knows, then? Most of it, at a price. After as many sheets
-# of our 2,500 digits, the ResNet reads 98.2% of the ones we chose rates by, and the ViT
+# of 2,500 digits, the ResNet reads 98.2% of the ones we chose rates by, and the ViT
 # 94.0%. (One seed each; the ResNet's last rate was its best.) From 25,000, the ViT comes near.
 #
 # ## What to take with you

@@ -1133,7 +1133,7 @@ print(f"{row['steps']:,} steps of {long['config']['batch_size']}, one seed")
 print("  rate  learned    new")
 for lr, value in row["held_out_by_lr"].items():
     print(f"{lr:>6}{row['train_by_lr'][lr]:8.1f}%{value:6.1f}%")
-print(f"{long['hardware']}, {long['date']}: {long['command']}")
+print(f"{long['hardware']}, {long['date']}:", long["command"], sep="\n")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 by_rate = [*row["held_out_by_lr"].values()]

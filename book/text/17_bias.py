@@ -266,7 +266,7 @@ print(f"one head, no pictures{share(others):>51.1%}")
 # Then the last column. The head without weights has no trouble: it compares. The ViT is wrong three
 # times in ten, even after ten thousand pictures, so much of what it knows is about its own sixteen
 # glyphs. The ResNet does better here: the difference is nine times its error, and [chapter
-# 5](05_mnist.ipynb) asks for three. (But [not at every rate](#More-about-new-glyphs).) A bias
+# 5](05_mnist.ipynb) asks for three. (But [not always](#More-about-new-glyphs).) A bias
 # makes something quick to learn, but not always the rule that you had in mind.
 #
 # ## Off the grid again
@@ -634,21 +634,20 @@ print("(hybrid on the grid, most further rates: NVIDIA H100;")
 print("4,800 steps, overlapping patches, last rates: AMD EPYC, one thread)")
 
 # %% tags=["hide-cell", "nbval-check-output"]
-edges = set()
+edges = {}
 for name, row in runs["metrics"].items():
     rates = {float(lr): value for lr, value in row["held_out_by_lr"].items()}
-    *_, second, best = sorted(rates.values())
-    learns = best > 54 and best > second + 0.2
-    if learns and row["lr"] in (min(rates), max(rates)):
-        edges.add(name.removesuffix("-1200-steps"))
-assert edges <= {"resnet-same-1k", "hybrid-same-300"}, edges
-print("checked: elsewhere the best rate is inside, or no better than the next")
+    if row["lr"] in (min(rates), max(rates)):
+        edges[name.removesuffix("-1200-steps")] = max(rates.values())
+assert [*edges] == ["resnet-same-off-300", "resnet-which-off-300"]
+assert max(edges.values()) < 53
+print("checked: the best rate is inside of all others but for two that guess")
 
 
 # %% [markdown]
-# Wherever the first or the last rate was the best, we tried further ones. In a few rows the best is
-# still at an end. Most of them guess at any rate, or the rate beside it is as good. But on the grid,
-# the ResNet with 1,000 pictures and the hybrid with 300 might gain a little more.
+# Wherever the first or the last rate was the best, we tried the next one, until it was no better. Two
+# of the 74 rows are left, and they guess at any rate: the ResNet's with three hundred pictures and
+# the glyphs anywhere.
 #
 # The ResNet has the most weights. Late convolutions have many weights and few places. Compute
 # and weights can't both be equal.
@@ -765,15 +764,29 @@ for row in ("vit-same-300", "resnet-same-1k"):
 #
 # ### More about new glyphs
 #
-# Rates are chosen with the glyphs that a network knows, and for new ones they matter. On the grid,
-# after thirty thousand pictures and with an eighth of the rate, the ResNet gets 67% of them in place
-# of 84%, no more than the ViT. The hybrid gets at least 80% from a thousand pictures on, in every
-# run.
+# Rates are chosen with the glyphs that a network knows, so for new ones another may be better. On
+# the grid, after thirty thousand pictures and with an eighth of the rate, the ResNet gets 67% of
+# them in place of 84%, no more than the ViT. The hybrid gets at least 80% in every run, from a
+# thousand pictures on.
 #
 # Anywhere, after ten thousand pictures, the hybrid is right in 83%. The two of the ResNet's runs
 # that got going reach 85% and 86%, and the third one 51%. The ViT's 55% are about what it gets with
 # its own glyphs. With fresh pictures, ResNet and hybrid are both at 85%.
-#
+
+# %% tags=["hide-cell", "nbval-check-output"]
+hybrids = [record[f"hybrid-same-{n}"] for n in ("1k", "3k", "10k", "30k")]
+hybrids.append(record["hybrid-same-fresh"])
+assert min(min(row["other_per_seed"]) for row in hybrids) >= 80
+vit, resnet = (record[f"{n}-same-30k"] for n in ("vit", "resnet"))
+few = record["resnet-same-10k"]
+assert resnet["lr"] * 8 == few["lr"]
+vit, resnet, few = (
+    statistics.mean(row["other_per_seed"]) for row in (vit, resnet, few)
+)
+assert 84 < few < 84.5 and 66.5 < resnet < 67.5 < vit < 68.5
+print("checked: the ResNet with new glyphs, on the grid")
+
+# %% [markdown]
 # ### What the paper measured
 #
 # For its Figure 3, the paper pretrains ViTs of two sizes on three sets of photographs, and

@@ -152,7 +152,7 @@ def step() -> "tuple[Figure, str]":
 
 
 def brings(
-    rows: Sequence[Row], band: float, label: str = "held out"
+    rows: Sequence[Row], band: float, label: str = "that it brings, held out"
 ) -> "tuple[Figure, str]":
     """Points that each ingredient brings: the mean of its seeds, and these.
 
@@ -187,7 +187,7 @@ def brings(
     note(axes, "no result", (0, -0.6), (0, 2), 11, **look)
     reached = [x for row in rows for x in (*row.points, *row.early)]
     axes.set_xlim(min(0, *reached) - 8, max(0, *reached) + 5)
-    axes.set_xlabel(f"points that it brings, {label}", fontsize=11)
+    axes.set_xlabel(f"points {label}", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
     axes.tick_params(labelsize=11)
     bare(axes)

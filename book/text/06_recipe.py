@@ -551,6 +551,7 @@ def twins(runs):
     return [runs[f"recipe, 40 epochs, seed {n}"]["value"] for n in range(3)]
 
 
+# %% tags=["nbval-ignore-output", "hide-input"]
 full, halfway = (results.read(f"cifar-{x}") for x in ("full", "halfway"))
 ended, early = full["metrics"], halfway["metrics"]
 variances = [statistics.variance(twins(runs)) for runs in (early, ended)]
@@ -892,8 +893,8 @@ for name, words in WORDS.items():
         )
         own, held = single(name, 24)
         ratio = (held - upper[1]) / long_error
-        line = f"{words:21}{start:6.1f}{middle:10.1f}{held:6.1f}{own:9.1f}{ratio:+9.1f}"
-        print(line.replace(" 0.0 ", "   - "))
+        line = f"{words:21}{start:6.1f}{middle:10.1f}{held:6.1f}{own:9.1f}"
+        print(line.replace(" 0.0 ", "   - ") + f"{ratio:+9.1f}")
 
 # %% [markdown]
 # Half-way, while the rate is still high, the run without averaging is behind by two errors, a

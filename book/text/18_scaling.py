@@ -162,13 +162,13 @@ for budget in (55, 200, 800, 1200):
 #
 # Table 6 begins at 50 exaFLOPs. What about networks that you and I can afford? We drew
 # 100,000 pictures, each with a coloured shape of one of ten kinds: a disc, a star, a
-# hexagon. We trained ViTs, ResNets and hybrids to name it, each in three sizes: about 6, 11
-# and 20 million multiply-adds per picture. All nine saw every picture five times, each at the
-# learning rate that was best on other shapes.
+# hexagon. We trained ViTs, ResNets and hybrids to name it, each at three sizes: about 6, 11
+# and 20 million multiply-adds per picture. All nine saw every picture five times, with three
+# seeds, and the learning rate that was best on other shapes.
 
 # %% [markdown] tags=["predict"]
-# That's twenty to sixty *tera*FLOPs each, at most about a millionth of what the smallest ViT in
-# the table took. **Which family needs more compute here to get to the same loss?**
+# That's twenty to sixty *tera*FLOPs each, at most about a millionth of the table's smallest
+# ViT. **Which family needs more compute here to get to the same loss?**
 #
 # * the ResNets, as in the table
 # * the ViTs
@@ -196,12 +196,13 @@ figures.show(*drawings.ours(by_size))
 
 # %% tags=["hide-input"]
 print("percent right of new shapes (of its own)")
+print(" " * 7 + " ".join(f"{name:10}" for name in by_size))
 for family in FAMILIES:
-    print(f"{family:7}", end="")
+    print(f"{family:6}", end="")
     for size in SIZES:
         row = ours["metrics"][f"{family}-{size}-100k"]
-        seen = statistics.mean(row["train_per_seed"])
-        print(f" {size:3} M: {row['value']:.1f} ({seen:.1f})", end="")
+        own = f"({statistics.mean(row['train_per_seed']):.0f})"
+        print(f" {row['value']:.1f} {own:5}", end="")
     print()
 print(f"({ours['hardware']} and H100, {ours['date']}, {ours['command']})")
 
@@ -233,7 +234,7 @@ print("checked: a ViT of each size needs about three times as much, or more")
 # %% [markdown]
 # It's the ViTs, at every size! The arrows now lead to the *left*: a ResNet had a ViT's
 # final loss after about a third of the ViT's compute. (Each arrow is the mean of nine pairs
-# of runs, which go from 2.7 to 4.3 times.)
+# of runs, and those go from 2.7 to 4.3 times.)
 #
 # If anything, the ResNets' lead is larger. The arrows end in the middle of their training,
 # and a ResNet that's trained for just that long would probably do better.

@@ -143,8 +143,8 @@ compared(
 
 # %% [markdown]
 # Look at the first row. The ViT knows its own thousand by heart, and it's often wrong about new
-# ones. That's what being short of *data* looks like. A network that gets both equally wrong is
-# another case: it was trained too briefly, or at a bad rate, or it can't learn the puzzle at all.
+# ones. That's what being short of *data* looks like. If it got both equally wrong, it would have been
+# trained too briefly, or at a bad rate, or it couldn't learn the puzzle at all.
 #
 # More pictures do help the ViT. But with thirty thousand it isn't yet where the ResNet is with
 # three thousand. So from three thousand pictures on, the story that you've heard is true, here as
@@ -157,9 +157,9 @@ compared(
 #
 # ## The same, or different?
 #
-# What if a network has to look at *two* things at once, and compare them? Here's a puzzle for
-# that: are the two glyphs *the same, or different*? This time you draw the pictures yourself, two
-# glyphs of +1 and −1 into two of sixteen *cells*:
+# What if a network has to compare *two* things? Here's a puzzle for that: are the two glyphs *the
+# same, or different*? This time you draw the pictures yourself, two glyphs of +1 and −1 into two of
+# sixteen *cells*:
 
 
 # %%
@@ -311,12 +311,11 @@ assert min(longer) > max(shorter) + 5
 print("checked: all three long runs are ahead of all three short ones")
 
 # %% [markdown]
-# So it *was* short of steps. But look at the price: four times the computing, and it isn't
-# even halfway from a coin to perfect. What makes this so hard to learn?
+# So it *was* short of steps. But with four times the computing, it isn't even halfway from a coin to
+# perfect. What makes this so hard to learn?
 #
 # Let's ask the head without weights. It's no better than a coin here either, since the two doubles
-# are cut in different ways. So let's cut everywhere, with a stride of two pixels or of one, so that
-# the patches overlap.
+# are cut in different ways. So let the patches overlap, with a stride of two pixels or of one:
 
 # %%
 for stride in (4, 2, 1):
@@ -468,9 +467,9 @@ print("checked: the ResNet and its lead lose, the ViT doesn't")
 # The shuffle costs the ResNet three points. It learns its own digits in pieces just as well, so what
 # it's short of is *data*: a bias that fits can stand in for more pictures.
 #
-# It costs the ViT nothing. Its table of positions is random when it begins, so to a new ViT no order
-# is more natural than another. Yet the ResNet stays ahead: its lead shrinks from twelve and a half
-# points to eight. Inside a piece, neighbours are still neighbours.
+# It costs the ViT nothing: its table of positions begins at random, so to a new ViT no order is more
+# natural than another. Yet the ResNet stays ahead, by eight points in place of twelve and a half.
+# (Inside a piece, neighbours are still neighbours.)
 #
 # But what about a trained ViT? Here's a cat for it:
 
@@ -641,7 +640,7 @@ for name, row in runs["metrics"].items():
         edges[name.removesuffix("-1200-steps")] = max(rates.values())
 assert [*edges] == ["resnet-same-off-300", "resnet-which-off-300"]
 assert max(edges.values()) < 53
-print("checked: the best rate is inside of all others but for two that guess")
+print("checked: the best rate is inside, but for two rows that guess")
 
 
 # %% [markdown]

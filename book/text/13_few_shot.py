@@ -218,9 +218,9 @@ figures.show(*few_shot.recipe())
 
 # %% [markdown]
 # Why the second box? A number that runs from −0.1 to 0.1 needs a huge weight to be
-# heard beside one that runs from −10 to 10, and $\lambda$ makes huge weights expensive. So from each
-# number we subtract its mean over the few photographs, $m$, and divide by its standard
-# deviation, $s$. The authors call this *whitening*.
+# heard beside one that runs from −10 to 10, and $\lambda$ makes huge weights expensive. So
+# from each number we subtract its mean over the few photographs, $m$, and divide by its
+# standard deviation, $s$. The authors call this *whitening*.
 #
 # Then we append one more column, with 100 in every row. Like the bias of a linear layer, it
 # raises or lowers all the scores of a class. Why 100 and not 1? With 100 a tiny weight will
@@ -429,8 +429,8 @@ for title, (ours, own) in zip(titles, [*counts, sums], strict=True):
 # ## Your own, in seconds
 #
 # Back to your thirty photographs, and to something that you can keep. Whitening and weights
-# are both linear, so together they're one linear layer, and that's all
-# a head is. For one class, with weights $\mathbf{w}$, and $b$ for the column of 100:
+# are both linear, so together they're one linear layer, and that's all a head is. For one
+# class, with weights $\mathbf{w}$, and $b$ for the column of 100:
 #
 # $$ \frac{\mathbf{x} - m}{s} \cdot \mathbf{w} + 100\,b = \mathbf{x} \cdot \frac{\mathbf{w}}{s} + \left(100\,b - m \cdot \frac{\mathbf{w}}{s}\right) $$
 #
@@ -788,10 +788,9 @@ for side in (128, 224):
 # %% [markdown]
 # (A few of each: means of three draws; –: not run.) At 224 pixels the nearest mean is ahead
 # of the formula with 5 of each, and level with it with 25. Enlarging shows the network
-# nothing new, and yet
-# the frozen features are far better at 224 than at 128. So start with frozen features at
-# the network's own size. Then you know what training has to beat: here, fine-tuning at 128
-# pixels makes about half as many mistakes as the linear probe at 224.
+# nothing new, and yet the frozen features are far better at 224 than at 128. So start with
+# frozen features at the network's own size. Then you know what training has to beat: here,
+# fine-tuning at 128 pixels makes about half as many mistakes as the linear probe at 224.
 #
 # ## Where this is in the paper
 #

@@ -16,7 +16,6 @@ from vitedu.figures.palette import (
     DARK,
     MAP,
     MLP,
-    PALE,
     PATCHES,
     POSITIONS,
 )
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
 SIDE = glyphs.SIDE
 GRID = 6  # patches along a side of the puzzle
 LETTERS = (("A", PATCHES), ("B", CLASS))
-LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (PALE, "s"))
-AXES = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
-GROWN = (*AXES[:3], (ATTENTION, "^"), (CLASS, "v"))
+LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
+GROWN = (*LOOKS[:3], (ATTENTION, "^"), (CLASS, "v"))
 
 
 def places(images: Tensor) -> Tensor:
@@ -308,7 +306,7 @@ def costs(
     figure, panels = chart(WIDTH, 3.0, 1, 2, sharey=True)
     told = []
     for number, (name, (*costs, runs)) in enumerate(rivals.items()):
-        color, marker = AXES[number]
+        color, marker = LOOKS[number]
         for axes, cost in zip(panels, costs, strict=True):
             look = {"color": color, "markersize": 8, "mew": 0, "alpha": 0.75}
             axes.plot([cost] * len(runs), runs, marker, label=name, **look)

@@ -755,9 +755,9 @@ for name in ("standard, 2 blocks", "standard, 4 blocks"):
     print(f"axial and {name}: {apart:.1f} errors apart")
 
 # %% [markdown]
-# And here are the photographs after forty rounds. *Own* are the pictures that it learned from, and the
-# last two columns are errors, from *none* and from *1-D 0.02*. A star means that the best rate is
-# the last one we tried:
+# And here are the photographs after forty rounds. *Own* are the pictures that it learned from, and
+# the last two columns are errors, from *none* and from *1-D 0.02*. A star means that the best rate
+# is the last one we tried:
 
 # %% tags=["hide-input"]
 print(f"{'':15} new  own  rate  none  1-D")

@@ -63,8 +63,8 @@ with torch.no_grad():
 figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
 
 # %% [markdown]
-# Cover the bottom row and try to read the middle one. (The sharp squares are what the network
-# was shown, put back in.) The 0 and the 6 come out well, some you may be able to guess, and the
+# Cover the bottom row and try to read the middle one. (The sharp squares are what it was
+# shown.) The 0 and the 6 come out well, some you may be able to guess, and the
 # 9 is hardly more than a cloud. But look at what it had to go on: twelve scraps, about half of
 # them black. To get even this far, you have to know where strokes go on, and how far. Nobody told
 # it that.
@@ -123,7 +123,7 @@ print("check: 37 of 49 are hidden, in each picture others")
 # ## An encoder that sees a quarter
 #
 # Now comes the idea that makes He et al.'s *masked autoencoder* (MAE) cheap. You might put a
-# blank in the place of every hidden patch. They simply leave the hidden patches out. A ViT
+# blank in the place of every hidden patch. They simply leave it out. A ViT
 # doesn't mind, because attention takes any number of tokens. So the encoder is the ViT that
 # you know, here without a class token, and all it gets is twelve tokens.
 
@@ -230,7 +230,7 @@ def hide_first(images, mask):
 
 
 # %% [markdown]
-# Shapes fit, and nothing complains. Let's try it. Take the twelve visible patches of one
+# Shapes fit, and nothing complains. Take the twelve visible patches of one
 # digit, and lay them out in other places, in the same reading order. `both` has the two
 # pictures and their masks.
 
@@ -275,8 +275,7 @@ print("check: hidden first, the encoder can't tell where its patches were")
 #
 # ## Can you read it?
 #
-# A low error is one thing. Can anybody read what the network paints? Let's ask a network
-# that has only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `reads`
+# Can anybody read what the network paints? Let's ask a network that has only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `reads`
 # says what share of 500 test digits it names correctly. `covers` is their mask by patches,
 # `hidden` by pixels.
 
@@ -351,8 +350,8 @@ print("check: the copy is further from the truth, and easier to read")
 # The mean digit (0.27 on the training digits, 0.26 on these) is even harder to read than black.
 # But the copy wins, and by far. Now look at its error! Its pixels are *further* from the truth
 # than our network's, and even than the mean digit's. How can a worse picture be easier to read?
-# Here are three digits that the classifier reads only if they're copied, and then three that it
-# reads only if they're painted, the first of each kind:
+# Here are three digits that are read only if they're copied, and then three that are read only if
+# they're painted, the first of each kind:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -441,10 +440,10 @@ for words, part in {
     print(f"{words:23} {cells[0]:>12} {cells[1]:>12}")
 
 # %% [markdown]
-# With a *single* labelled digit of each kind, MAE's features get nearly half of the new digits
-# right, the pixels only a third. It has found out by itself, to some degree, what makes two
-# digits alike. But with a hundred of each, the pixels have caught up. Digits are easy: all of them
-# are white on black, and sit in the middle.
+# With a *single* label of each digit, MAE's features get nearly half of the new ones right, the
+# pixels only a third. It has found out by itself, to some degree, what makes two digits alike. With
+# a hundred of each, the pixels have caught up. Digits are easy, all white on black and in the
+# middle.
 #
 # So on to photographs, CIFAR-10's, with a ViT of six blocks. It begins in four ways:
 #
@@ -459,8 +458,7 @@ for words, part in {
 # freeze all four, and fit a linear probe to each.
 
 # %% [markdown] tags=["predict"]
-# Even random weights give features, and a linear probe finds something in them. **Which of
-# the other three have better features than random weights?**
+# **Which of the last three have better features than random weights?**
 #
 # * all three
 # * MAE and MPP, which have seen photographs
@@ -495,16 +493,15 @@ print("check: each of these differences is more than three errors")
 # %% [markdown]
 # Only MAE. Compare the hollow markers: frozen, the network that knows shapes is *worse* than one
 # that has learned nothing, and so, by less, is the one that names mean colours. Our guess is that
-# both have learned what their own task needs, and to drop the rest. Random weights drop little:
-# their features are as good as the plain pixels.
+# both have learned to drop what their own task doesn't need. (Random features are as good as
+# the plain pixels here, in the bottom row.)
 #
 # Now set them free: fine-tune all weights, 400 steps for everybody. The filled markers show that
 # all three are ahead of scratch. So don't judge a start by its frozen features alone.
 #
-# But the best is MAE's frozen features. Follow the dotted line down from them: **a linear layer on
-# top of them beats each of the other three networks, trained whole on the same thousand labels.**
+# But follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats each of the other three networks, trained whole on the same thousand labels.**
 # That layer has 1,290 weights, the whole network 800,000. And everything below it was learned
-# without a single label. (Each start was pretrained only once, so another seed may move the
+# without a single label. (Each start was pretrained once, so another seed may move the
 # markers.)
 #
 # ## Counted in labels
@@ -536,14 +533,14 @@ figures.show(*unlabelled.by_labels(cifar))
 # And look at MPP with a thousand. It knows all its own photographs, MAE only nine in ten, and yet
 # MAE is five points ahead on new ones. Knowing your own by heart isn't what helps.
 #
-# So here's what looking is worth: **half of the labels.** It isn't free, since MAE's pretraining
+# So here's what looking is worth: **half of the labels.** It has a price: MAE's pretraining
 # went through twelve times as many pictures as the fine-tuning. But nobody had to label them. The
 # second reading has [the same at full scale](#At-full-scale) and [what came after](#Since-then).
 #
 # ## Your own pictures
 #
-# Have you got a folder of pictures that nobody ever sorted? Let the recipe `mae-shapes` look at
-# them, shrunk, in colour. Then sort a few into class folders in `LABELLED`, and fine-tune:
+# Have you got a folder of unsorted pictures? The recipe `mae-shapes` looks at
+# them, shrunk to 32 pixels. Then sort a few into class folders in `LABELLED`, and fine-tune:
 #
 # ```
 # vitedu train mae-shapes data=FOLDER
@@ -648,8 +645,6 @@ figures.show(*unlabelled.mosaic(shown(cup)[0], asked))
 # network is asked about a patch that it can see, that patch would be wrong, and it would learn
 # to distrust its eyes. Later, with labels, there are no mask tokens, and what it sees is all it
 # has.
-#
-# Here's the package's definition:
 
 
 # %% tags=["teaches"]
@@ -713,8 +708,7 @@ figures.show(*unlabelled.targets(rows))
 # mean the network was never asked for. You have to take it from the true picture, and now
 # your reconstruction has the right brightness everywhere, whatever the network says. In one
 # popular repository it took [an
-# issue](https://github.com/pengzhiliang/MAE-pytorch/issues/40) to point that out. We want
-# to look at our network's pictures, so we trained it on plain pixels.
+# issue](https://github.com/pengzhiliang/MAE-pytorch/issues/40) to point that out.
 #
 # ### Labels that are all the same
 #
@@ -777,9 +771,7 @@ for heading, places in {
 
 # %% [markdown]
 # On digits that's the paper's order: the first two about level, and all pixels behind, by five
-# points where features are frozen (a result; each was pretrained once). The paper kept the mean
-# colour because it was best from few labels, and so it is here: from ten of each digit 37%, 30%
-# and 27%.
+# points where features are frozen (a result; each was pretrained once).
 #
 # On photographs the order turns round. All pixels are seven points ahead of the mean colour where
 # features are frozen (a result), and one where they're set free (a hint). But the question isn't
@@ -800,21 +792,13 @@ figures.show(*unlabelled.bought(record))
 # only say that MAE's start gets there *sooner*. (On drawn shapes there's one run of each: MAE 54%,
 # scratch 23%, both of held-out shapes. That's a hint at most.)
 #
-# Each start has its own learning rate, the best of six on a thousand held-out digits. They're one
-# draw of labels, and the best of six numbers flatters, so the means in the figure are lower.
-
-# %% tags=["hide-input"]
-by_rate = result["config"]["held_out_by_rate"]
-print(f"{'learning rate':14}", *(f"{x:>7}" for x in by_rate["scratch"]))
-for name, (words, *_) in unlabelled.STARTS.items():
-    print(f"{words:14}", *(f"{x:6.0f}%" for x in by_rate[name].values()))
-
-# %% [markdown]
+# Each start has its own learning rate, the best of six on a thousand held-out digits.
+#
 # ### At full scale
 #
 # Masked patch prediction brought a ViT-B/16 to 79.9% on ImageNet, two points more than from
 # scratch, and four less than pretraining with labels. A year later, MAE on ImageNet's own pictures
-# brought a B/16 from 82.3% to 83.6%, and a larger network, L/16, gained more.
+# brought a B/16 from 82.3% to 83.6%.
 #
 # ### Since then
 #
@@ -824,8 +808,7 @@ for name, (words, *_) in unlabelled.STARTS.items():
 # a long sequence. It took 6.8 billion weights to reach 72.0% on ImageNet with a linear
 # probe. A patch makes one token of 256 pixels: that's what the ViT changed.
 #
-# And after it? People noticed that pixels may be the wrong thing to ask for, since most
-# of a pixel is texture that nobody needs. So ask for something more abstract. But who
+# And after it? Most of a pixel is texture that nobody needs. So ask for something more abstract. But who
 # knows the answer, if nobody labels? A slow copy of the network itself.
 #
 # | who | what has to be found | what came out |
@@ -851,8 +834,8 @@ for name, (words, *_) in unlabelled.STARTS.items():
 #
 # The paper pretrains B/16 on JFT, 300 million photographs, for a million steps of 4,096.
 # Ours have four blocks of 64 numbers and saw digits, or six of 128 and CIFAR-10, each
-# photograph 28 times at most, so they took minutes. (Those of the probes and of the other two targets
-# were pretrained once more, with the same seed.) The paper's colours have three channels,
+# photograph 28 times at most, so they took minutes. (For the probes they were pretrained once
+# more, with the same seed.) The paper's colours have three channels,
 # digits have one. It gives no code for the numbering of colours; $64 r + 8 g + b$ is ours. He
 # et al. mostly learn normalised pixels, as we did on CIFAR-10 but not on digits, with a
 # decoder of eight blocks; ours have one or two.
@@ -898,11 +881,10 @@ for name, (words, *_) in unlabelled.STARTS.items():
 #
 # <details><summary>Solution 3</summary>
 #
-# It gets worse both ways. With less to see, that's no surprise. But with half of the
-# picture? The network takes any number of tokens, so it runs, but in training it has only
-# ever met twelve. What it has learned to do with twelve isn't right for 24: it does worse
-# than the mean digit (0.26 in the table above), with twice as much to see. Below are the
-# errors on all test digits.
+# It gets worse both ways. With less to see, that's no surprise. With half of the picture it runs,
+# since it takes any number of tokens. But in training it has only ever met twelve, and what's right
+# for twelve isn't right for 24: it does worse than the mean digit, 0.26, with
+# twice as much to see. Below are the errors on all test digits.
 #
 # </details>
 

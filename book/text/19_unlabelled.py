@@ -123,7 +123,7 @@ print("check: 37 of 49 are hidden, in each picture others")
 # ## An encoder that sees a quarter
 #
 # Now comes the idea that makes He et al.'s *masked autoencoder* (MAE) cheap. You might put a
-# blank in the place of every hidden patch. They simply leave it out. A ViT
+# blank in the place of every hidden patch. They simply leave the patch out. A ViT
 # doesn't mind, because attention takes any number of tokens. So the encoder is the ViT that
 # you know, here without a class token, and all it gets is twelve tokens.
 
@@ -442,7 +442,7 @@ for words, part in {
 # %% [markdown]
 # With a *single* label of each digit, MAE's features get nearly half of the new ones right, the
 # pixels only a third. It has found out by itself, to some degree, what makes two digits alike. With
-# a hundred of each, the pixels have caught up. Digits are easy, all white on black and in the
+# ten of each, the pixels have caught up. Digits are easy, all white on black and in the
 # middle.
 #
 # So on to photographs, CIFAR-10's, with a ViT of six blocks. It begins in four ways:

@@ -426,9 +426,9 @@ print("check: strips become a 4, and the lower half of this 4 a 9")
 # tokens. The simple rival gets the plain pixels.
 
 # %% tags=["hide-input"]
-print(f"right on new digits (%) {'pixels':>12} {'MAE, frozen':>12}")
+print(f"{'new digits (%)':15}{'pixels':>11} {'MAE, frozen':>11}")
 for words, part in {
-    "1 label of each digit": "shots/{}/1",
+    "1 label of each": "shots/{}/1",
     "10 of each": "shots/{}/10",
     "100 of each": "probe/{}",
 }.items():
@@ -437,7 +437,7 @@ for words, part in {
         values = torch.tensor(record[part.format(name)]["per_seed"])
         error = values.std().item() / len(values) ** 0.5
         cells.append(f"{values.mean():6.1f} ± {error:.1f}")
-    print(f"{words:23} {cells[0]:>12} {cells[1]:>12}")
+    print(f"{words:15}{cells[0]:>11} {cells[1]:>11}")
 
 # %% [markdown]
 # With a *single* label of each digit, MAE's features get nearly half of the new ones right, the
@@ -758,16 +758,16 @@ print("check: from -1 to 1, more than nine labels in ten are the same")
 more = record | results.read("unlabelled-targets")["metrics"] | cifar
 kinds = ("probe", "tuned")
 for heading, places in {
-    "new digits": {"mean": "mpp-mnist", "small": "small", "pixels": "pixels"},
-    "new photographs": {x: f"cifar-mpp-{x}/1000" for x in unlabelled.TARGETS},
+    "digits (%)": {"mean": "mpp-mnist", "small": "small", "pixels": "pixels"},
+    "photographs (%)": {x: f"cifar-mpp-{x}/1000" for x in unlabelled.TARGETS},
 }.items():
-    print(f"{heading + ' right (%)':26} frozen     set free")
+    print(f"{heading:15} {'frozen':>10} {'set free':>10}")
     for name, words in unlabelled.TARGETS.items():
         rows = [more[f"{kind}/{places[name]}"]["per_seed"] for kind in kinds]
         means = [torch.tensor(row).mean() for row in rows]
         errors = [torch.tensor(row).std() / len(row) ** 0.5 for row in rows]
         cells = [f"{m:.1f} ± {e:.1f}" for m, e in zip(means, errors)]
-        print(f"{words:22}", *(f"{cell:>12}" for cell in cells))
+        print(f"{words:15}", *(f"{cell:>10}" for cell in cells))
 
 # %% [markdown]
 # On digits that's the paper's order: the first two about level, and all pixels behind, by five

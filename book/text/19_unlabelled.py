@@ -154,7 +154,7 @@ print(f"{quarter / whole:.0%}")
 #
 # Twelve tokens have to become 49 patches. Into the empty places goes one learned vector, the
 # *mask token*, the same for each of them. How does the decoder know which place is which? We
-# add positions again. Then come a few small blocks, in our case a single one, and a linear map
+# add positions again. Then come a few small blocks, here only one, and a linear map
 # from each token to the pixels of its patch.
 
 # %%
@@ -175,7 +175,7 @@ print(f"check: as model.complete does it, {all_of_it:.0%} of a ViT's work")
 # %% [markdown]
 # People call the pair *asymmetric*: a large network that understands and never meets a mask
 # token, and a small one that paints, to be thrown away when all you want is features.
-# Together they do 44% of the work that a ViT has with all patches.
+# Together they do 44% of a ViT's work with all patches.
 #
 # What's a good answer? One whose pixels are close to the true ones. Call the set of hidden
 # patches $\mathcal{H}$, their number $|\mathcal{H}|$, their true pixels $\mathbf{x}_i$ and
@@ -535,7 +535,8 @@ figures.show(*unlabelled.by_labels(cifar))
 #
 # So here's what looking is worth: **half of the labels.** It has a price: MAE's pretraining
 # went through twelve times as many pictures as the fine-tuning. But nobody had to label them. The
-# second reading has [the same at full scale](#At-full-scale) and [what came after](#Since-then).
+# second reading has the same [on digits](#Set-free,-on-digits), with [MPP's other
+# targets](#Three-targets) and [at full scale](#At-full-scale), and [what came after](#Since-then).
 #
 # ## Your own pictures
 #

@@ -42,11 +42,11 @@ from vitedu.model.network import NetworkConfig
 RESULTS = Path(__file__).parents[1] / "vitedu/results"
 SETS = ("mean", "imagenet", "cifar10", "cifar100", "pets", "flowers")
 FAMILIES = {"vit": "ViTs", "resnet": "ResNets", "hybrid": "hybrids"}
-OUR_PAIRS = (
-    ("vit-6", "resnet-6"),
-    ("vit-6", "hybrid-6"),
-    ("vit-11", "resnet-11"),
-)
+OUR_PAIRS = [
+    (f"vit-{size}", f"{family}-{size}")
+    for size in (6, 11, 20)
+    for family in ("resnet", "hybrid")
+]
 STEEPER = "ResNets fall faster by"  # an exponent
 BUDGETS = (55, 200, 800, 1200)  # exaFLOPs of a ViT, inside of all fits
 # ImageNet after pretraining on ImageNet, ImageNet-21k and JFT-300M, in percent

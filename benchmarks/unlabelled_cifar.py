@@ -18,6 +18,11 @@ Several of these may run at once and share the work; each training leaves a file
 in `runs/unlabelled-cifar` and is not repeated. How long trainings are is
 decided once, by the speed of this machine, and kept there. Rows whose seeds are
 all there go to `vitedu/results/unlabelled-cifar.json`.
+
+    python benchmarks/unlabelled_cifar.py cifar10-jpeg75.npz --rivals
+
+Linear probes on plain pixels, and on two more networks with random weights, a
+minute of a CPU; they are added to the record.
 """
 
 import argparse
@@ -398,14 +403,22 @@ def tuned(
     return {"test": percent(model, new), "train": percent(model, few)}
 
 
-def probed(start: str, source: str, count: int) -> dict[str, Any]:
-    """Linear probes on features that stay as they are, one for each seed."""
-    data, model = data_of(source), network(start, 0).eval()
+def probed(
+    start: str, source: str, count: int, weights: int = 0
+) -> dict[str, Any]:
+    """Linear probes on features that stay as they are, one for each seed.
 
-    def featured(pictures: Pictures) -> Features:
+    `weights` is the seed of random ones. The rival "pixels" has no network.
+    """
+    data = data_of(source)
+    call: Callable[[Tensor], Tensor] = partial(torch.flatten, start_dim=1)
+    if start != "pixels":
+        model = network(start, weights).eval()
+
         def call(images: Tensor) -> Tensor:
             return model.forward_head(model.forward_features(images), True)
 
+    def featured(pictures: Pictures) -> Features:
         return Features(outputs(call, pictures[0]).cpu(), pictures[1].cpu())
 
     unseen = featured(data.test)
@@ -803,9 +816,27 @@ def write() -> None:
     )
 
 
+def add_rivals() -> None:
+    """Probes that nothing is trained for go into the record that is there."""
+    record = json.loads(TARGET.read_text())
+    rivals = {"pixels": ("pixels", 0)}
+    rivals |= {f"scratch-again{k}": ("scratch", k) for k in (1, 2)}
+    for name, (start, weights) in rivals.items():
+        both = probed(start, "cifar", COUNTS[0], weights)
+        row = metric(both["test"], train_per_seed=both["train"])
+        record["metrics"][f"probe/cifar-{name}/{COUNTS[0]}"] = row
+        print(name, both, flush=True)
+    record["metrics"] = dict(sorted(record["metrics"].items()))
+    note = "; probes of pixels and of scratch-again on a CPU"
+    record["notes"] = record["notes"].removesuffix(note) + note
+    results.write(TARGET, record)
+
+
 def main() -> None:
     """Do what isn't there yet."""
     torch.set_num_threads(1)
+    if OPTIONS.rivals:
+        return add_rivals()
     RUNS.mkdir(parents=True, exist_ok=True)
     do_all()
     write()
@@ -818,6 +849,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--record", type=Path, help="another file to write")
     parser.add_argument(
         "--eager", action="store_true", help="without CUDA graphs"
+    )
+    parser.add_argument(
+        "--rivals", action="store_true", help="probes without training alone"
     )
     return parser.parse_args()
 

@@ -119,7 +119,7 @@ for dtype in (torch.float32, torch.float16):
 # **What do numbers lose when they have only sixteen bits, how do you train with them all the
 # same, and what do you get for it?** By the end you'll know what killed that run, and what
 # your step keeps in memory will be down to half. And you'll have seen six lines make a ViT
-# train on nine times as many images a second. Only one of the six is about sixteen bits.
+# train on nine times as many images a second. Only two of the six are about number formats.
 #
 # ## Sixteen bits
 #
@@ -132,6 +132,8 @@ for dtype in (torch.float32, torch.float16):
 figures.show(*speed.formats(0.1))
 
 # %% [markdown]
+# Together, the bits say
+#
 # $$ \pm \left( 1 + \frac{m}{2^k} \right) \cdot 2^{e} $$
 #
 # One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$ (stored with an offset, so that it
@@ -164,7 +166,8 @@ for name, dtype in FORMATS.items():
 # %% [markdown] tags=["predict"]
 # You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded to
 # $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second whole
-# number, so $2049$ is a tie as well.
+# number, so $2049$ is a tie as well. (The smallest numbers don't follow the formula: where the
+# exponent can't go lower, the $1$ in it becomes a $0$.)
 #
 # ## Three tests
 #
@@ -232,8 +235,8 @@ assert epsilon == 0 and logits.half().softmax(dim=-1).isfinite().all()
 print("checked: a step that vanishes, a power too large, an epsilon of 0")
 
 # %% [markdown]
-# The safeguard itself was rounded to zero, and that's what killed the run. (A larger one has
-# [its price](#A-larger-epsilon).)
+# The safeguard itself was rounded to zero, and that's what killed the run. ([The second
+# reading](#A-larger-epsilon) shows what a larger one costs.)
 #
 # ## Let each number have what it needs
 #
@@ -264,7 +267,7 @@ print("checked: a product in float16, the loss in float32")
 # %% [markdown]
 # A product rounds both factors to sixteen bits on the way in. The loss is always computed in
 # `float32`, and on a GPU [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html)
-# are, too. A processor leaves norms in the format they're given.
+# are, too. On a processor, norms keep the format of their input, as in the third line.
 
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
@@ -315,10 +318,10 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. (The upper panel, "as they are", shows them after that
-# division.) Nearly all of the rest are in the strip "fewer bits", where a smaller number has
-# fewer bits that count. And the strip "all bits" is empty! While a network is still wrong,
-# fewer are lost: with its second-best answers as labels, a third.
+# More than half of them would be lost. Nearly all of the rest are in the strip "fewer bits",
+# where a number loses one bit of its fraction each time it halves, and next to none in "all
+# bits"! While a network is still wrong, fewer are lost: with its second-best answers as labels,
+# a third.
 #
 # So let's move the gradients there. Multiply the loss by some $s$, and the gradient of every
 # weight $w$ is multiplied by $s$, too:
@@ -474,8 +477,8 @@ for name, percents in right.items():
 
 # %% [markdown]
 # Neither format costs a whole point, and the network that died at the top of the page now
-# reads 89% of digits that were held out. Three seeds can't say more: on another processor, the same three
-# gave other gaps.
+# reads 89% of digits that were held out. Three seeds can't say more: on another processor, the
+# same three put `bfloat16` only 0.14 ± 0.64 points ahead.
 #
 # So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
 # at a small learning rate [our network hardly learns](#Weights-in-bfloat16).
@@ -559,12 +562,11 @@ print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
-# That's the most that faster products can bring to this step. And how much faster can they
-# be? It depends on the chip's circuits. On the processor that timed this page, `bfloat16` is
-# more than twice as fast as `float32`, but `float16` crawls ([time
-# yours](#Arithmetic-or-memory)).
+# That's the most that faster products can bring to this step. How much faster they are depends
+# on the chip's circuits. On the processor that timed this page, `bfloat16` is more than twice as
+# fast as `float32`, but `float16` takes [more than thirty times as long](#Arithmetic-or-memory).
 #
-# GPUs have circuits for short formats, too. With one of them, *TF32*, your tensors even stay
+# GPUs have circuits for short formats, too. One of them is *TF32*: your tensors stay
 # in `float32`, and the GPU rounds each number to ten bits of fraction on its way into a
 # product. By its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in
 # `bfloat16`.
@@ -626,29 +628,33 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large one does, but it only goes from 2.9 to 3.3 times its first speed. You calculated why
-# with your pencil: products are only part of a step. Make them 7.4 times as fast, and $0.23 +
+# The large one does, but it only goes from 2.9 to 3.3 times its first speed. Your pencil has the
+# likely reason: products are only part of a step. Make them 7.4 times as fast, and $0.23 +
 # 0.77 / 7.4$ of the time is left, so the step is three times as fast. Make them 14.8 times as
 # fast, and it's 3.5 times. (That this comes so near is partly luck: the profile was of a
 # smaller network, on another chip.)
 #
-# Most of the rest probably waits for the memory. To add two tensors, the chip moves twelve
-# bytes for every addition, two numbers in and one out, and however fast it adds, it has to
-# [wait for them](#Arithmetic-or-memory). Fused attention saves trips to the memory, and it
-# brings half as much again.
+# Fused attention brings half as much again, probably because it saves trips to the memory.
 #
-# **And the small one?** With 64 images, it gains nothing from any format. Look at its batch
-# of 256: with four times the images, a step takes only an eighth longer. So 64 images
-# hardly kept the chip busy.
+# **And the small one?** With 64 images, it gains nothing from any format. But with four times
+# the images, a step takes only an eighth longer, so 64 hardly kept the chip busy.
 #
-# The likely reason is *Python*: the chip is done with each operation before Python asks for the
-# next. That would also explain the other lines. Autocast adds operations to ask for, so the
-# step gets even slower. `torch.compile` leaves fewer, so it helps.
+# What did it wait for? Our guess is *Python*: the chip is done with each operation before Python
+# asks for the next. That would explain why autocast, which adds operations, makes the step even
+# slower, and why `torch.compile`, which leaves fewer, helps.
 #
 # In the end, ViT-B/16 trains on nine times as many images a second, with nearly half of the
-# arithmetic that the GPU manages at best. It's still the same network, but a batch of 256
-# means fewer, larger steps. ViT-Ti/16 uses a tenth. So if a faster format changes nothing,
-# find out what's waiting for what. And now [time your own step](#Arithmetic-or-memory).
+# arithmetic that the GPU manages at best. ViT-Ti/16 gets to a tenth. Both are still the same
+# networks, but a batch of 256 means fewer, larger steps.
+#
+# **And your own step?** Predict how many times as fast `bfloat16` makes it: put 2.3 in the place
+# of 7.4, or [your chip's factor](#Arithmetic-or-memory). Then measure it:
+#
+# ```python
+# short = partial(mixed_step, plain, optimizer, images, labels)
+# for dtype in (torch.float32, torch.bfloat16):
+#     %timeit -n 1 short(dtype, LossScaler())
+# ```
 
 # %% tags=["hide-cell"]
 # MFU, model FLOPs utilisation: the operations per second of the training step,
@@ -814,22 +820,14 @@ for name, dtype in FORMATS.items():
 # Your numbers will differ, and that's the point. A processor with circuits for a format gets
 # faster. One without has to convert every number and gets *slower*: look at `float16`.
 #
-# And your whole step? Predict it from these factors and from the bars of your profile. Then
-# measure it:
-#
-# ```python
-# short = partial(mixed_step, plain, optimizer, images, labels)
-# for dtype in (torch.float32, torch.bfloat16):
-#     print(dtype, seconds(short, dtype, LossScaler()))
-# ```
-#
 # And the operations that aren't products? The *roofline* ([Williams et al.
 # 2009](https://doi.org/10.1145/1498765.1498785)) has both limits in one picture. Count how
 # many operations a piece of work does for each byte it moves. With few operations per byte,
 # the memory is the limit: that's the slope on the left. With many, it's the arithmetic, the
-# flat part. Here are parts of a block of ViT-Ti/16 in `float32`, on the same processor as the
-# profile above. *Scores* are the products of queries and keys, and a GELU or a norm counts as
-# eight operations per number.
+# flat part. (To add two tensors, the chip moves twelve bytes for every addition, two numbers in
+# and one out, and however fast it adds, it has to wait for them.) Here are parts of a block of
+# ViT-Ti/16 in `float32`, on the same processor as the profile above. *Scores* are the products
+# of queries and keys, and a GELU or a norm counts as eight operations per number.
 
 
 # %% tags=["hide-input"]
@@ -1033,8 +1031,9 @@ print(f"{record['hardware']}, {record['date']}")
 # * Figure 12 is measured on TPUs, with many more models; ours on one thread of a processor,
 #   and its batches aren't measured at all. At the largest sizes ours sees one image at a
 #   time.
-# * The ladder is of one GPU, half an hour of it. You can repeat it on yours: `python
-#   benchmarks/gpu_day.py --lot 2`. The [ledger](ledger.md) has what else we measured there.
+# * The figure in [One line at a time](#One-line-at-a-time) is from half an hour on one GPU. You
+#   can repeat it on yours: `python benchmarks/gpu_day.py --lot 2`. The [ledger](ledger.md) has
+#   what else we measured there.
 #
 # ## Three readings
 #

@@ -125,9 +125,9 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # * C and D
 
 # %% [markdown]
-# A and D. A falls, but it begins above the line: its head is random, and a new head should
-# know nothing. D's photographs carry the labels of others, so after forty steps it still
-# knows nothing.
+# A and D. A falls, but it begins above the line: its head is random, so it's often sure of
+# something wrong. A head of zeros begins on the line. In D each photograph carries the label
+# of another one, so after forty steps the network still knows nothing.
 #
 # B and C end alike, and yet only C is healthy. B climbs to about 2.2 twice, but would you have
 # stopped a run for that? What gives B away is its batches. Here are the labels of the
@@ -202,8 +202,8 @@ print("checked: first losses are ln 6, but for the random head")
 # evening you have one curve, and no C beside it.
 #
 # What would have told you about the colours? Not the first loss: with a head of zeros it's
-# $\ln 6$ for any picture. Then the network learns to live with them. But a network that has
-# *finished* learning can't do that. Here's ViT-Ti/16 on [chapter 9](09_weights.ipynb)'s
+# $\ln 6$ for any picture. After that, training adapts the network to the wrong colours.
+# *Finished* weights can't adapt. Here's ViT-Ti/16 on [chapter 9](09_weights.ipynb)'s
 # thousand photographs of ImageNet:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -226,9 +226,9 @@ print(finished["command"])
 # |---|---|---|---|
 # | before | colours in another range | a slower fall | finished weights get their published accuracy |
 # | before | same photographs in every process | more noise | count the different photographs in a batch |
-# | before | sorted by class | bumps, or a saw | count the classes in a batch |
+# | before | sorted by class | bumps | count the classes in a batch |
 # | first step | random head | a loss above $\ln K$ | the first loss is $\ln K$ |
-# | half the warm-up | optimizer made before the head | $\ln K$, to the last digit | has the loss moved? |
+# | half the warm-up | optimizer holds an old head, not the new one | $\ln K$, to the last digit | has the loss moved? |
 # | half the warm-up | labels of other photographs | about $\ln K$ | look at twenty photographs with their labels |
 # | warm-up's end | rate too high, nothing clipped | far above $\ln K$, and no way back | print the gradient's length |
 #
@@ -276,7 +276,7 @@ shell("vitedu prepare waste packed shard_size=20")
 # paper's, and with stronger augmentation ([chapter 6](06_recipe.ipynb)). Fine-tuned at
 # 384 pixels, timm's copy gets
 # [86.0%](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)
-# on ImageNet. Our recipe starts from it, too:
+# on ImageNet. Our recipe starts from the same pre-trained weights:
 
 # %%
 photographs = 1_281_167
@@ -303,7 +303,7 @@ print(f"{config.steps * config.batch_size / photographs:.1f} epochs")
 figures.show(*imagenet.kept())
 
 # %% [markdown] tags=["predict"]
-# Now you have all you need to work it out with a pencil:
+# Now you can work it out with a pencil:
 #
 # | | |
 # |---|---|
@@ -322,8 +322,8 @@ print(f"{per_photograph / 1e6:.0f} MB per photograph")
 print(f"{(16e9 - of_weights) / per_photograph:.0f} photographs")
 
 # %% [markdown]
-# Can you trust the pencil? We measured another case on a card: 256 photographs of 224
-# pixels, so 197 tokens each, with AdamW, which needs 18 bytes per weight.
+# Can you trust the pencil? Here's a case that we've measured on a card, with 256 photographs
+# of 224 pixels, and AdamW:
 
 # %% tags=["nbval-check-output", "hide-cell"]
 b16 = vitedu.vit_config("ViT-B/16", image_size=384)
@@ -367,9 +367,9 @@ print(steps["command"])
 #
 # ## Rehearse it
 #
-# First comes a *dry run*. It takes a few steps, throws them away, and tells you whether
-# everything fits, and how long it'll take. Then comes the run itself. Let's try both on the
-# packed waste. (Never mind the accuracy: such small pictures only test the path.)
+# A *dry run* takes a few steps, throws them away, and tells you whether everything fits,
+# and how long it'll take. Let's try one on the packed waste, and then the run itself. (Never
+# mind the accuracy: such small pictures only test the path.)
 
 # %% tags=["hide-input"]
 run = "vitedu train imagenet-b16-384 data=packed "
@@ -392,11 +392,10 @@ figures.show(*imagenet.rehearsal(losses, math.log(6)))
 
 # %% [markdown]
 # It begins on the line, so the head is right. Half-way through the warm-up it's falling, so
-# the labels seem to be right, and the optimizer knows the head. (Look at several steps, not
-# one.) When the warm-up ends, it's far below the line, so the rate isn't too high.
+# the labels seem to be right, and the optimizer does move the head. (Look at several steps,
+# not one.) When the warm-up ends, it's far below the line, so the rate isn't too high.
 #
-# The real run warms up for 500 steps, so there you look at steps 1, 250 and 500. That's for
-# the last four mistakes of the list. The first three need their tests before the start.
+# In the real run, you look at steps 1, 250 and 500.
 #
 # ## A thousandth of ImageNet
 #
@@ -422,30 +421,31 @@ print(thousandth["command"])
 
 # %% [markdown]
 # A bit above: it climbed, as the inset shows, and isn't quite back. In the first epoch,
-# each photograph is the first of its class. Whatever the head has learned speaks for the
-# classes that have been there, and so against the new one, just as in B. Then the
-# photographs come back, and the loss drops at once. Each stair is an epoch. (Some of them
-# climb towards their end, probably because those photographs were seen longest ago.)
+# each photograph is the first of its class. So far the head has only learned to favour
+# classes it has seen, and the next photograph is never one of them, just as when B changes
+# to a new class. Then the photographs come back, and the loss drops at once. Each stair is an
+# epoch. (Some climb towards their end, probably because those photographs were seen longest
+# ago.)
 #
 # Nothing is wrong with this run, and yet our list would have stopped it. After ten steps its
 # warm-up was over, and the loss hadn't fallen, as if the labels were wrong. So before you
 # judge a curve, ask what the network has seen by then. In the real run the looks are safe:
 # by step 250 it has seen 128 photographs of each class.
 #
-# And at the end, does the network know anything? Its own thousand it has learned by heart.
+# And at the end, does the network know anything? It has learned its own thousand by heart.
 # Of a thousand of ImageNet's test photographs, it gives the right name to 267, where
 # guessing would get one. Two more runs get 272 and 259. (We chose the learning rate on other
 # photographs.)
 #
-# So the path works on ImageNet, too. But this number can't tell how good the real run will
-# be: all of this network but its head had learned from ImageNet's labels before.
+# This can't tell you how good the real run will be: all of the network but its head had
+# learned from ImageNet's labels before.
 #
 # ## The whole run on one page
 #
 # How long will the real one take? The record that checked your pencil also says how much of
 # its data sheet's arithmetic the H100 managed, at 224 pixels. *From here on we predict:*
 # suppose that every card manages as much at our size. The last column says how many cores
-# must read photographs to keep the card busy.
+# must read photographs to keep the card busy at the higher speed.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 work = budget.training_flops(b16)
@@ -474,26 +474,23 @@ for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
     print(f"   {hours[0]:5.1f} to {hours[1]:4.1f} {cores:6.1f}")
 
 # %% [markdown]
-# Eight H100s are done in less than half an hour, if somebody feeds them. With the sixteen
-# cores of one machine they'd mostly wait, and you'd pay for the waiting. A T4 needs two days,
-# so it's your weekend. Three more lines for your plan:
+# Eight H100s are done in less than half an hour, if somebody feeds them. In a machine with
+# sixteen cores they'd mostly wait, and you'd pay for the waiting. A T4 needs two days, so
+# it's your weekend. Slices of 32 fill less than half of it, and step 500, the third look,
+# comes after 60 to 80 minutes.
 #
-# | | T4 | A100 |
-# |---|---|---|
-# | pack, on one core | 2 to 3 hours | 2 to 3 hours |
-# | memory, in slices of 32 | 7.3 of 16 GB | 7.3 of 40 GB |
-# | step 500, the third look | after 60 to 80 minutes | after 13 to 17 minutes |
-#
-# If finished weights pass their test, type the first two lines. (With eight cards, the
-# third replaces the second.)
+# Now type these lines. The second is the test with finished weights: our recipe's have no
+# head for ImageNet yet, so it takes timm's fine-tuned copy, and should come close to 86.0%.
+# If it does, type the third (with eight cards, the fourth).
 #
 # ```sh
 # vitedu prepare imagenet packed short_side=448
+# vitedu evaluate timm/vit_base_patch16_384.augreg_in21k_ft_in1k packed
 # vitedu train imagenet-b16-384 data=packed lr=0.01 micro_batch_size=32
 # torchrun --nproc-per-node 8 -m vitedu train imagenet-b16-384 data=packed lr=0.01
 # ```
 #
-# Pack before Friday. Then stay until step 500, and look three times. If the power fails
+# Pack and test before Friday. Then stay until step 500, and look three times. If the power fails
 # later, type the same line again ([we rehearsed that](#Stop-it,-move-it,-go-on), too).
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -576,13 +573,14 @@ figures.show(*imagenet.second_look(account))
 # %% [markdown]
 # About half. The *puffer* is a *lionfish* now, just as the network said, and for some
 # photographs people found no class that fits. Twice it said *maillot* where the label says
-# *maillot*: ImageNet has two classes of that name.
+# *maillot*: ImageNet has two classes of that name. And our own coffee is an *espresso* in a
+# *cup*: both are among the thousand classes, and only one can be the label.
 #
 # But the second look takes away, too. See the upper bar: some answers that agree with the
 # label are wrong now.
 #
-# And the network that you've been fine-tuning all weekend? timm's lists have its copy, for
-# all 50,000 photographs, [with one
+# And the network of your weekend? timm lists its own fine-tuned copy of it, for all 50,000
+# photographs, [with one
 # label](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)
 # and [with ReaL](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet-real.csv):
 
@@ -897,8 +895,7 @@ figures.show(*imagenet.tasks(six["metrics"]))
 # 3. Norms keep 4 bytes for each number, twice. Attention keeps five numbers and the MLP
 #    nine, at 2 bytes.
 # 4. Colours in another range, and the same photographs in every process: you can't know how
-#    fast their losses should fall. Sorted by class shows as a saw, or as bumps that could be
-#    bad luck.
+#    fast their losses should fall. Sorted by class shows as bumps that could be bad luck.
 # 5. In the first epoch every photograph is the first of its class. From then on, the
 #    network has seen each of them before.
 #
@@ -935,9 +932,11 @@ print(f"{per_photograph / 1e6:.0f} MB each: {left / per_photograph:.0f} fit")
 # %% [markdown]
 # <details><summary>Solution 4</summary>
 #
-# A class lasts for two and a half batches. So the loss jumps when a class ends, falls at
-# the next step or two, when the head has learned to say the new class to everything, and
-# jumps again: a saw with teeth three steps wide.
+# A class lasts for two and a half batches, so you'd expect a saw: the loss jumps when a class
+# begins, and falls while it lasts. With our waste you'll see hardly any teeth. The loss climbs
+# far above $\ln 6$ during the first six classes, and then wanders up and down, probably
+# because momentum goes on pushing the last class when the next one is there. (On ImageNet,
+# we haven't tried it.)
 #
 # </details>
 #

@@ -64,7 +64,7 @@ print(f"{right:.0f}% of {len(test.labels)} others right")
 print(f"built and tested in {took:.0f} ms")
 
 # %% [markdown]
-# Guessing gives 17%. No epochs, no learning rate, no GPU: a couple of seconds for your
+# Guessing gives 17%. No epochs, no learning rate, no GPU: a few seconds for your
 # thirty photographs to go through the network, and then milliseconds for one formula, which
 # you'll soon have written yourself. **How do five photographs of each get you this far? And
 # when you have more, how do you get the most out of them?**
@@ -73,7 +73,7 @@ print(f"built and tested in {took:.0f} ms")
 #
 # `features` gives you what the head would read, `model.forward_features(images)[:, 0]`:
 # row 0 after the last norm, 192 numbers for each photograph. In [chapter 4](04_vit.ipynb)
-# the head turned them into ImageNet's thousand scores. Now we leave the head off.
+# the head turned them into ImageNet's thousand scores.
 
 # %%
 print(tuple(few.features.shape), tuple(few.labels.shape))
@@ -81,7 +81,7 @@ print(tuple(few.features.shape), tuple(few.labels.shape))
 # %% [markdown]
 # Does a glass bottle resemble another bottle more than it resembles a can? In 192 numbers,
 # that's a question of distance. So for each of the sixty test photographs, let's find the
-# closest of the other 59:
+# closest of the others:
 
 # %%
 apart = torch.cdist(test.features, test.features)
@@ -118,9 +118,9 @@ figures.show(
 #
 # ## The nearest mean
 #
-# A single neighbour can mislead you, so let's average. Take the mean of your five
-# cardboards, the mean of your five glasses and so on, and assign a new photograph to the
-# nearest mean.
+# That took 59 labelled photographs to compare with, and you have thirty. A single one of so
+# few can mislead you, so let's average. Take the mean of your five cardboards, the mean of
+# your five glasses and so on, and assign a new photograph to the nearest mean.
 
 
 # %%
@@ -134,7 +134,7 @@ def nearest_mean(x, y, xt, yt):
 print(f"{nearest_mean(*few, *test):.0%}")
 
 # %% [markdown]
-# As good as the first classifier, and so simple that you could explain it to a child. But
+# As good as the classifier at the top, and you can explain it to a child. But
 # which five photographs you have is luck, sixty test photographs are few, and some day
 # you'll have more. So we drew from TrashNet's own 1,768 photographs, ten times for each
 # number, and in the end took them all. We tested on its 431 others:
@@ -150,7 +150,8 @@ for shots in (5, 10, 25, 50, 75, "all"):
 # More photographs help, and then they don't: from fifty of each on, the mean has all but
 # stopped learning. Maybe that's because a distance treats all 192 numbers alike, and some of
 # them may say how bright the picture is, or how large the thing. A *weight* for each number
-# might do better. Can we find the weights without training?
+# might do better. Can we find the weights without training? It takes some algebra, but with
+# 75 of each they'll be worth five points.
 #
 # ## Four photographs and a pencil
 #
@@ -173,8 +174,9 @@ for shots in (5, 10, 25, 50, 75, "all"):
 # $$ \lVert X\mathbf{w} - \mathbf{y} \rVert^2 + \lambda \lVert \mathbf{w} \rVert^2 $$
 #
 # Here $\lVert\cdot\rVert^2$ is the sum of the squares, and $\lambda$ says how much large
-# weights cost. At the lowest point every derivative is zero. Stacked into a column, the
-# derivatives are
+# weights cost. At the lowest point every derivative is zero. A square's derivative is twice
+# what's inside, times how fast that grows with the weight: here, the weight's column of $X$.
+# Stacked, the derivatives are
 #
 # $$ 2 X^\top (X\mathbf{w} - \mathbf{y}) + 2 \lambda \mathbf{w} = 0 $$
 #
@@ -185,7 +187,7 @@ for shots in (5, 10, 25, 50, 75, "all"):
 # ($I$ has ones on its diagonal and zeros elsewhere. In code, $X^\top$ is `x.mT`.)
 
 # %% [markdown] tags=["predict"]
-# Take a pencil: for the table, $X^\top X$ is 4 on the diagonal and 0 elsewhere, and
+# Take a pencil: for our four photographs, $X^\top X$ is 4 on the diagonal and 0 elsewhere, and
 # $X^\top \mathbf{y}$ is $(4, 0)$. **What's the first weight for $\lambda = 4$?**
 
 # %%
@@ -215,10 +217,10 @@ figures.show(*few_shot.recipe())
 
 
 # %% [markdown]
-# The second box is the new one. A number that runs from −0.1 to 0.1 needs a huge weight to be
-# heard beside one that runs from −10 to 10, and $\lambda$ makes it pay for that. So from each
-# number we subtract its mean over the few photographs, $m$, and divide by its standard
-# deviation, $s$. The authors call this *whitening*.
+# Why the second box? A number that runs from −0.1 to 0.1 needs a huge weight to be
+# heard beside one that runs from −10 to 10, and $\lambda$ makes huge weights expensive. So
+# from each number we subtract its mean over the few photographs, $m$, and divide by its
+# standard deviation, $s$. The authors call this *whitening*.
 #
 # Then we append one more column, with 100 in every row. Like the bias of a linear layer, it
 # raises or lowers all the scores of a class. Why 100 and not 1? With 100 a tiny weight will
@@ -279,8 +281,7 @@ print("check: the formula holds, and the accuracy is the package's")
 
 # %% [markdown]
 # It's the number from the top, with the authors' $\lambda$ of $2^{10}$, which they use for
-# every data set. So far, a lot of algebra has won nothing over the mean. What is it good
-# for?
+# every data set. With five of each, a lot of algebra has won nothing over the mean.
 #
 # ## When you have more
 #
@@ -291,7 +292,7 @@ print("check: the formula holds, and the accuracy is the package's")
 #
 # * ten
 # * 25
-# * it never is
+# * fifty
 
 # %% tags=["hide-input"]
 SHOTS = (1, 2, 5, 10, 25, 32, 50, 75)
@@ -328,16 +329,16 @@ print(f"nearest mean of whitened numbers, 75 of each: {whitened:.0%}")
 # The width of the band is luck: with five of each, a good draw and a bad one are several
 # points apart. So don't trust a single one.
 #
-# With ten of each, fine-tuning is hardly ahead of the formula. With all 1,768 photographs,
-# it's about nine points ahead ([the table](#What-training-adds)). So begin with means, and
+# With ten of each, fine-tuning is hardly ahead of the formula. With all photographs, it's
+# about nine points ahead ([the table](#What-training-adds)). So begin with means, and
 # let the number of your photographs decide how far you go.
 #
 # ## What's λ for?
 #
 # In the pencil example $\lambda$ (`l2` in the code) only made the scores smaller. Why
 # should it be 1024? scikit-learn's `RidgeClassifier`, for one, takes 1 unless you say
-# otherwise. We've repeated the ten draws with a $\lambda$ of 1. With one or two photographs
-# of each, it makes hardly any difference, and with five it costs three points.
+# otherwise. We've repeated the ten draws with a $\lambda$ of 1. With five of each, that costs
+# three points, and with fewer, less.
 
 # %% [markdown] tags=["predict"]
 # **With ten of each, this classifier gets 65%. What will it get with 25?**
@@ -365,7 +366,8 @@ for shots in (10, 25, 32):
 
 # %% [markdown]
 # Less! The accuracy rises, falls until there are about as many photographs as columns, and
-# recovers. From 10 of each to 32, almost ten points are gone, just from adding photographs.
+# recovers. From ten of each to 32, on the dotted line, almost ten points are gone, just from
+# adding photographs.
 # It's a trap for careful people: they tried it on a few photographs, it worked, and so they
 # collected more.
 #
@@ -395,8 +397,8 @@ def scores_with_own(x):
 
 
 # %% [markdown] tags=["predict"]
-# What if each user brings a folder of one material? We put the sixty photographs into six
-# such folders. **How many are right?**
+# What if people bring you folders of one material each? We put the sixty photographs into
+# six such folders. **How many are right?**
 #
 # * 63%, as before
 # * about half
@@ -416,19 +418,19 @@ for title, (ours, own) in zip(titles, [*counts, sums], strict=True):
 
 
 # %% [markdown]
-# Less than a third: 17 of 60. With your thirty's mean all ten cardboards are right, and with
+# Less than a third. With your thirty's mean all ten cardboards are right, and with
 # their own just two. Once you've subtracted the mean of a folder of cardboard, little is left
-# that says "cardboard". (Glass loses nothing, but just three of ten were right anyway.)
+# that says "cardboard". In one mixed folder the mistake even gets 39 right, one more than
+# before, so you'd hardly notice it while testing.
 #
 # > **Remember.** Measure means and deviations on the training photographs, and keep
 # > them with the classifier.
 #
 # ## Your own, in seconds
 #
-# Back to your thirty photographs. Let's turn the classifier into something to keep.
-# Whitening and weights are both linear, so together they're one linear layer, and that's all
-# a head is. Write down the score of one class, with weights $\mathbf{w}$, and $b$ for the
-# column of 100, and collect what's multiplied by $\mathbf{x}$:
+# Back to your thirty photographs, and to something that you can keep. Whitening and weights
+# are both linear, so together they're one linear layer, and that's all a head is. For one
+# class, with weights $\mathbf{w}$, and $b$ for the column of 100:
 #
 # $$ \frac{\mathbf{x} - m}{s} \cdot \mathbf{w} + 100\,b = \mathbf{x} \cdot \frac{\mathbf{w}}{s} + \left(100\,b - m \cdot \frac{\mathbf{w}}{s}\right) $$
 #
@@ -462,11 +464,10 @@ assert torch.allclose(given, wanted, atol=1e-3)
 print("check: the new head gives the scores of the classifier")
 
 # %% [markdown]
-# From thirty files to a ViT that knows six new words, in seconds. (With five of each the
-# formula is as good as the mean, and has more to gain from new photographs.) It's right for
-# 38 of the sixty, so you wouldn't leave it alone with the rubbish. But maybe it knows which
-# of its answers you can trust? Let's sort the sixty by the network's *lead*: how far its
-# best score is ahead of its second.
+# From thirty files to a ViT that knows six new words, in seconds. It's right for 38 of the
+# sixty, so you wouldn't leave it alone with the rubbish. But maybe it knows which of its
+# answers you can trust? Let's sort the sixty by the network's *lead*: how far its best score
+# is ahead of its second.
 
 # %% [markdown] tags=["predict"]
 # 38 of 60 would be about 13 in every twenty. **Of the twenty photographs with the largest
@@ -508,9 +509,9 @@ figures.show(
 #
 # Does this only work for rubbish? [BCCD](https://github.com/Shenggan/BCCD_Dataset) (MIT
 # licence) has photographs of blood through a microscope: *red cells*, *white cells*, which
-# are stained purple, and tiny *platelets*. Some hidden code cuts out fifteen of them, five
-# of each kind, and puts them into three folders. Everything else is the `learn` that you've
-# just written:
+# are stained purple, and tiny *platelets*. A hidden cell cuts out fifteen of them, five of
+# each kind, and puts them into three folders. The rest is the `learn` that you've just
+# written:
 
 # %% tags=["hide-input"]
 from importlib.resources import files
@@ -579,13 +580,13 @@ figures.show(
 
 # %% [markdown]
 # Fifteen little pictures, and a network that sorted rubbish a minute ago names what's in
-# a drop of blood. Most of the cells are red, so always saying "red cell" would be right 61
-# times in 76. But look at the others: all five white cells and all ten platelets are right,
-# too. (People drew the boxes, the network chose the colours. How to find the boxes is in
-# [chapter 20](20_beyond.ipynb).)
+# other pictures of blood. Most of the cells are red, so always saying "red cell" would be
+# right 61 times in 76. But look at the others: all five white cells and all ten platelets are
+# right, and just four red cells get a wrong name. (People drew the boxes.
+# [Chapter 20](20_beyond.ipynb) finds them.)
 #
 # Now take your own: your two cats, screws and nails, everybody's mug in the office. Make a
-# folder with one folder in it for each class, and as many photographs as you have.
+# folder with one folder in it for each class.
 #
 # ```python
 # yours = learn(find_images("mine"))
@@ -595,7 +596,7 @@ figures.show(
 # On the command line, it's `vitedu predict mine.safetensors new.jpg`. Look at the name that
 # comes first, and not at its percentage: the scores are close together, so they look
 # undecided after a softmax. Five photographs of each mug and a few seconds of computing, and
-# you know whose it is.
+# you'll see how many it gets right.
 #
 # ## What to take with you
 #
@@ -785,11 +786,11 @@ for side in (128, 224):
         print(f"{'–':>13}" * (len(columns) - len(row)))
 
 # %% [markdown]
-# (A few of each: means of three draws; –: not run.) At 224 pixels the nearest mean is still
-# level with the formula with 25 of each. Enlarging shows the network nothing new, and yet
-# the frozen features are far better at 224 than at 128. So start with frozen features at
-# the network's own size. Then you know what training has to beat: here, fine-tuning at 128
-# pixels makes about half as many mistakes as the linear probe at 224.
+# (A few of each: means of three draws; –: not run.) At 224 pixels the nearest mean is ahead
+# of the formula with 5 of each, and level with it with 25. Enlarging shows the network
+# nothing new, and yet the frozen features are far better at 224 than at 128. So start with
+# frozen features at the network's own size. Then you know what training has to beat: here,
+# fine-tuning at 128 pixels makes about half as many mistakes as the linear probe at 224.
 #
 # ## Where this is in the paper
 #
@@ -848,8 +849,8 @@ for side in (128, 224):
 # <details><summary>Solution 4</summary>
 #
 # It names a material every time. The cell prints how far apart the two best scores are,
-# beside the same for a typical test photograph: here it's less sure of all five. But nobody
-# has shown the formula what *none of these* looks like, so don't count on it.
+# beside the same for a typical test photograph: here it's less sure of all five. But the
+# formula has never seen anything but waste, so don't count on it.
 #
 # </details>
 

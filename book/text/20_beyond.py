@@ -92,14 +92,14 @@ print(f"if patches knew their true shares: {iou_of(best, truth):.0f}%")
 
 # %% [markdown]
 # These eight pictures are new, and the white lines are the work of that one column. (It reads
-# what the patches hold after one of the twelve blocks. Which one, you'll guess in a moment.) It
+# what the patches hold after one of the twelve blocks. You'll soon guess which.) It
 # isn't fooled by stripes on the ground, or by a bar lying across the shape. Compare with
 # the thin dark lines, which are the true outlines: the star has lost its points, though
 # only their tips are thinner than a patch.
 #
-# The number is the *intersection over union*, IoU: of all pixels inside the true outline or
-# inside ours, the share that are inside both. Patches can't draw a perfect outline: even if
-# each of them knew exactly how much of it is shape, we'd reach only 92%.
+# The number is the *intersection over union*, IoU: take all pixels inside the true outline or
+# inside ours, and ask what share of them is inside both. Patches can't draw a perfect
+# outline: even if each of them knew exactly how much of it is shape, we'd reach only 92%.
 #
 # **How much does a classifier know about *where* things are, and how little does it take to
 # get it out?**
@@ -123,11 +123,11 @@ figures.show(*beyond.patches_of(images[1], y[1]))
 
 
 # %% [markdown]
-# These shares are what the head should answer. Its weights come from least squares with a
-# penalty, the formula of [chapter 13](13_few_shot.ipynb), which statisticians call *ridge
-# regression*. There we had a row for each photograph. Here each *patch* is a row, so forty
-# pictures give us 7,840 of them. With the tokens in $X$, each brought to mean 0 and
-# deviation 1, the shares in $\mathbf{y}$ and a penalty $\lambda$,
+# These shares (yellow: all of it) are what the head should answer. Its weights come from
+# least squares with a penalty, the formula of [chapter 13](13_few_shot.ipynb), which
+# statisticians call *ridge regression*. There we had a row for each photograph. Here each
+# *patch* is a row, so forty pictures give us 7,840 of them. With the tokens in $X$, each
+# brought to mean 0 and deviation 1, the shares in $\mathbf{y}$ and a penalty $\lambda$,
 #
 # $$ \mathbf{w} = (X^\top X + \lambda I)^{-1} X^\top \mathbf{y} . $$
 
@@ -152,9 +152,9 @@ assert iou > 70
 print("check: the weights are the lowest point, and the outlines are found")
 
 # %% [markdown]
-# The column of ones is the bias. That's the whole head, 193 numbers. Each answer belongs to
-# the middle of its patch, and between the middles we blend the nearest ones. Where they
-# cross one half, we draw the line.
+# The column of ones is the bias. That's the whole head, 193 numbers. We put each answer at the
+# middle of its patch, and blend neighbouring answers in between. We draw the line where the
+# result crosses one half.
 
 # %% [markdown] tags=["predict"]
 # ## Which block, how many pictures?
@@ -173,8 +173,9 @@ everything = 100 * truth.double().mean().item()
 figures.show(*beyond.by_block(record, everything))
 
 # %% [markdown]
-# The forty, read in the middle. Block 7 is best, so that's the one we took. (Pale dots are
-# single runs.)
+# The forty, read in the middle. Block 7 is best, so that's the one we took. (We chose on the
+# pictures that we test on, but its neighbours are hardly worse. Pale dots are single runs; the
+# dashed line calls every pixel shape.)
 #
 # Why not earlier? After one block a token has looked around just once, and the same texture
 # can be shape in one picture and ground in the next. Towards the end the outlines get worse
@@ -279,9 +280,8 @@ figures.show(*beyond.colours({name: pairs[name] for name in NAMES}, maps))
 # and its nose. The colours themselves mean nothing, and they're chosen anew for each
 # photograph.
 #
-# Why block 11, after all that praise for block 7? A mask tells a head what to look for.
-# Without one, the tokens have to sort themselves, and late tokens seem to do it by *what*
-# they show.
+# Why block 11, after all that praise for block 7? A mask tells a head what to look for. Here
+# there's no head, and late tokens seem to lie close together if they show the same thing.
 
 # %% [markdown]
 # ## Boxes from eight pictures
@@ -361,13 +361,13 @@ box_targets(torch.tensor([[2.0, 5.0]]), torch.tensor([[0.0, 0.0, 10.0, 10.0]]))
 
 
 # %% [markdown]
-# (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. The box head is the ridge head
-# once more, twice for each of the three kinds of cell: one head answers with the centreness,
-# the other with the distances. They learn from eight pictures, no more. (`points` are the
-# middles of all patches, and [how we chose the rest](#What-we-chose) can wait.)
+# (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. For each of the three kinds of
+# cell, `box_head` (unfold it) is our ridge head twice: once for the centreness, and once for
+# the distances. It reads [the first eight blocks](#What-we-chose) side by side, and learns
+# from eight pictures, no more.
 
 
-# %%
+# %% tags=["hide-cell"]
 def box_head(x, boxes):
     """Two ridge heads for one kind: (d + 1, 1) and (d + 1, 4)."""
     told = [box_targets(points, each) for each in boxes]
@@ -419,8 +419,8 @@ figures.show(*beyond.cells(slide[0], loose, KINDS, "one for each token"))
 # ## One box for each cell
 #
 # So we keep the best of each crowd: take the box with the highest score, drop all that
-# overlap it too much (by the IoU of the two boxes), and go on with the rest. The whole
-# thing is called *non-maximum suppression*; you can unfold its nine lines.
+# overlap it too much (here: with an IoU above 0.3), and go on with the rest. It's called
+# *non-maximum suppression*; you can unfold its nine lines.
 
 
 # %% tags=["teaches", "hide-cell"]
@@ -470,17 +470,15 @@ print("check: red and white cells are found, and none of them twice")
 
 # %% [markdown]
 # Both white cells are found, though our heads have seen ten times as many red ones. White
-# cells are large and violet, and mostly alone. Of the eighteen red cells, only seven have a
-# box that fits.
-#
-# The dashed boxes lie in clumps, most of them between two cells. The dotted ones are cells
-# that we've missed, and some of those look easy, such as the single pale cell at the lower
-# right.
+# cells are large and violet, and mostly alone. Of our eleven red boxes, seven fit one of the
+# eighteen red cells. The others lie mostly between two cells, and we've even missed the single
+# pale cell at the lower right.
 #
 # ## But can it count?
 #
 # One picture proves little. On the set's 72 test pictures, white cells are found best
-# again, by each of the four heads that we tried ([the numbers](#Average-precision)).
+# again, by each of four heads, three of them ridge heads like yours ([the
+# numbers](#Average-precision)).
 
 # %% [markdown] tags=["predict"]
 # What a doctor wants is simpler: how many? So in each test picture we count the boxes of our
@@ -510,13 +508,10 @@ for place, kind in enumerate(blood.class_names):
 
 # %% [markdown]
 # There's hardly any difference, and that's sobering: our MLP is off by 3.3 red cells a
-# picture, and a rival who never looks by 3.1. (The ± is the standard error over the 72
-# pictures. In the figure, the rival is the dashed line, and a larger dot stands for several
-# pictures.) Nearly every picture has one white cell, so there's little to win. Only for
-# platelets does counting pay.
-#
-# And your own head? We measured three like it, from ten pictures each; the table has their
-# mean. With red cells, all three lose to the rival.
+# picture (with two other seeds, by 3.1 and 3.9), and a rival who never looks by 3.1. (The ± is
+# the standard error over the 72 pictures, and a larger dot stands for several of them.) Heads
+# from ten pictures, like yours, are worse. Nearly every picture has one white cell, so there's
+# little to win. Only for platelets does counting pay.
 #
 # It's a bit unfair to our heads: the "true" numbers miss cells that nobody boxed, in some
 # pictures all of them. Still, without this dull rival we'd never have known.
@@ -530,7 +525,7 @@ for place, kind in enumerate(blood.class_names):
 # Take a photograph with a few large things in it, and put
 # `Image.open("mine.jpg").convert("RGB")` in the place of our astronaut. Then point at three
 # of the things, each by the row and column of one patch, counted from 0 to 31. We read the
-# tokens after block 9; try others.
+# tokens after block 9, where more of the suit holds together than after block 11; try others.
 
 # %%
 mine = square(photo("astronaut"))
@@ -545,9 +540,9 @@ figures.show(*beyond.pointed(mine, POINTED, alike))
 
 # %% [markdown]
 # Three patches, three outlines, and nobody needed a mask. Each line is where the likeness
-# to the framed patch crosses one half. They're ragged, and much of the suit and part of the
-# shuttle stay outside, but even the badge is cut out of the suit. All of that comes from a
-# network that was only ever asked for one word.
+# to the framed patch crosses one half, a limit that we set by hand. They're ragged, and much of
+# the suit and part of the shuttle stay outside, but even the badge is cut out of the suit. All
+# of that comes from a network that was only ever asked for one word.
 #
 # On the site, pick your own patch. One on the rocket finds the towers beside it, too:
 
@@ -674,9 +669,9 @@ print("check: white cells are found best by every head")
 
 # %% [markdown]
 # The ± is the standard error over three seeds, which choose the pictures, or the MLP's
-# first weights. From all 205 pictures the formula gives the same head every time. The MLP's
-# counts in the main text are those of its first seed; the other two are off by 3.1 and 3.9
-# red cells.
+# first weights. From all 205 pictures the formula gives the same head every time. In the main
+# text, the figure counts with the MLP of the first seed, and the table has the mean of three
+# heads from ten pictures.
 #
 # Every head finds white cells best. Red cells are pale and often lie in clumps, and many
 # have no box: find one of those, and it counts as a mistake.
@@ -693,10 +688,10 @@ print("check: white cells are found best by every head")
 # ### What we chose
 #
 # The box head reads the first eight blocks side by side: with blocks 3, 6, 9 and 12 it did
-# worse on the validation pictures. The three `CUTS` are the scores at which the package's
-# two validation pictures come closest to their true counts, and those of the measured heads
-# were found on all 87 in the same way. Penalty, overlap and the lowest centreness of the
-# page we set by hand.
+# worse on the validation pictures. A box is kept from a certain score on, one for each kind.
+# We took the scores at which the package's two validation pictures come closest to their true
+# counts, and for the measured heads those that do so on all 87. Penalty, overlap and the
+# lowest centreness of the page we set by hand.
 #
 # The MLP has one hidden layer and reads blocks 3, 6, 9 and 12.
 #
@@ -767,8 +762,8 @@ for sentence in blood.left_out:
 #
 # Detectors trained end to end on these cells do better than our heads: [Joshi et al.
 # 2022](https://doi.org/10.15359/ru.36-1.28) report a mean of 85%, [Chen et al.
-# 2025](https://doi.org/10.1049/cvi2.12341) 95%. Splits differ, so don't compare the last
-# digit.
+# 2025](https://doi.org/10.1049/cvi2.12341) 95%. They split the pictures differently, so
+# compare only roughly.
 #
 #
 # ### Who added what

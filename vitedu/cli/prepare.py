@@ -80,6 +80,8 @@ def text_of(done: Prepared) -> str:
     shards = [x for part in index.parts.values() for x in part.shards]
     each_part = [part.counts for part in index.parts.values()]
     counts = [sum(counts) for counts in zip(*each_part, strict=True)]
+    low, high = min(counts), max(counts)
+    spread = f"{low:,} to {high:,} in a" if low < high else f"{low:,} in each"
     parts = ", ".join(
         f"{part.num_samples:,} in {name}" for name, part in index.parts.items()
     )
@@ -90,9 +92,8 @@ def text_of(done: Prepared) -> str:
     return (
         f"{done.out}{was}: {counted(sum(counts), 'picture')} of "
         f"{counted(len(index.classes), 'class')} "
-        f"({parts}; {min(counts):,} to {max(counts):,} in a class), "
-        f"{num_bytes} in {files}, {len(index.unreadable):,} left out; train "
-        f"with data={done.out}"
+        f"({parts}; {spread} class), {num_bytes} in {files}, "
+        f"{len(index.unreadable):,} left out; train with data={done.out}"
     )
 
 

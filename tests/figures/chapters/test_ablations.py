@@ -53,6 +53,9 @@ def test_every_run_is_a_point():
     points = [x for line in figure.axes[0].lines for x in line.get_xdata()]
     assert {100, 99, 45, 40} <= {*points}
     assert "1-D upper 99.5, lower 42.5" in alt
+    groups = {"none": {"upper": [50.0]}, "1-D": {"lower": [45.0, 40.0]}}
+    figure, _ = ablations.runs(groups, "right (%)", with_means=True)
+    assert [42.5, 42.5] in [[*x.get_xdata()] for x in figure.axes[0].lines]
     _, alt = ablations.arrows([(60, 90), (40, 95)], "right (%)", 50)
     assert alt.endswith("from 40.0 to 95.0; 60.0 to 90.0.")
 

@@ -20,7 +20,7 @@ def test_a_run_says_where_to_look_and_how_its_epochs_end():
     assert "the first step, at 1: 1.80; half-way through" in alt
     assert "the warm-up ends, at 20: 1.50. It ends at 0.40" in alt
     _, alt = imagenet.epochs([7.0] * 10 + [5.0] * 10 + [2.0] * 10, 6.9, 10)
-    assert "after 10 steps, it's 7.00; after the second 5.00, and at" in alt
+    assert "7.00 at the end of the first epoch, after 10 steps, 5.00" in alt
 
 
 def test_both_kinds_of_answers_are_split_by_the_second_look():

@@ -44,6 +44,18 @@ def test_what_an_ingredient_brings_is_the_mean_of_its_seeds():
     assert len(lines) > 1 and max(map(len, lines)) <= recipe.LETTERS
 
 
+def test_a_ring_is_what_it_brought_to_a_shorter_run():
+    rows = [recipe.Row("mixing", [-3.4], recipe.PICTURES, [-4.7])]
+    figure, alt = recipe.brings(rows, 1.9, "in 24 epochs")
+    (axes,) = figure.axes
+    _, _, mean, ring = axes.lines  # no small dot for a single run
+    assert [*mean.get_xdata(), *ring.get_xdata()] == [-3.4, -4.7]
+    assert (mean.get_fillstyle(), ring.get_fillstyle()) == ("full", "none")
+    assert axes.texts[0].xy[0] == -4.7  # the number is outside of both
+    assert "mixing -4.7 and then -3.4. Less than 1.9" in alt
+    assert axes.get_xlabel() == "points in 24 epochs"
+
+
 def test_the_band_lies_around_nothing():
     (axes,) = recipe.brings(ROWS, 1.5)[0].axes
     band, to_data = axes.patches[0].get_extents(), axes.transData.inverted()

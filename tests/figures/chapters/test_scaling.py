@@ -66,7 +66,11 @@ def test_the_arrow_goes_back_to_the_first_resnet_as_good_as_a_vit():
         "vit": (cost, torch.tensor([[2, 1, 0.8, 0.4], [2, 2, 2, 0.3]])),
         "resnet": (cost, torch.tensor([[0.9, 0.4, 0.1, 0.01]] * 2)),
     }
-    figure, alt = scaling.ours(curves)
-    # pairs say 20 / 10 and 20 / 15
-    assert words(figure.axes[0]) == ["1.7 times"]
-    assert "ViT 0.350, ResNet 0.010" in alt and "says 1.7 times" in alt
+    other = curves | {"resnet": (cost / 2, curves["resnet"][1])}
+    figure, alt = scaling.ours({"6 million": curves, "11 million": other})
+    # pairs say 20 / 10 and 20 / 15, and twice as much
+    assert [words(each) for each in figure.axes] == [
+        ["1.7 times"],
+        ["3.3 times"],
+    ]
+    assert "6 million: ViT 0.350, ResNet 0.010, the arrow 1.7 times" in alt

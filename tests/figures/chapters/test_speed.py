@@ -33,9 +33,9 @@ def test_gradients_below_float16_are_red_until_they_are_scaled():
     sizes = 2.0 ** torch.tensor([-30.0, -29.0, -27.0, -10.0])
     figure, alt = speed.gradients(sizes, (1, 1_024))
     upper, lower = figure.axes
-    assert "as they are, 75% become 0" in alt
-    assert "times 1,024, 0% become 0 and 0% overflow" in alt
-    assert words(upper) == ["as they are:\n75% become 0"]
+    assert " 4,096, 75% become 0" in alt
+    assert "then times 1,024, 0% become 0 and 0% overflow" in alt
+    assert words(upper) == ["\N{DIVISION SIGN} 4,096:\n75% become 0"]
     for axes, colors in ((upper, {CLASS, STREAM}), (lower, {STREAM})):
         high = [bar for bar in axes.containers[0] if bar.get_height()]
         assert set(map(fill, high)) == colors

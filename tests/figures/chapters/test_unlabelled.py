@@ -101,6 +101,20 @@ def test_a_line_for_each_way_to_begin():
     assert "from scratch 40 (its own 61), 40 (its own 61)%" in alt
 
 
+def test_hollow_when_frozen_and_filled_when_set_free():
+    starts, row = ["pixels", *unlabelled.BEGUN], {"train_per_seed": [70.0]}
+    names = [f"probe/cifar-{x}/1000" for x in (*starts, "scratch-again1")]
+    names += [f"tuned/cifar-{x}/1000" for x in starts[1:]]
+    figure, alt = unlabelled.set_free(
+        {name: measured(30.0 + i, **row) for i, name in enumerate(names)}
+    )
+    pixels, *scratch = (x.get_offsets() for x in figure.axes[0].collections[:3])
+    assert pixels.tolist() == [[30, 0]] * 3
+    assert scratch[0].tolist() == [[31, 1]] * 3 + [[35, 1]] * 3
+    assert scratch[1].tolist() == [[36, 1]] * 3
+    assert "from scratch frozen 33 (its own 70)" in alt
+
+
 def test_a_line_over_labels_for_each_start():
     knows = [90.0, 96.0], [90.0, 96.0], [50.0, 60.0]
     metrics = {

@@ -16,7 +16,6 @@ from vitedu.figures.palette import (
     DARK,
     MAP,
     MLP,
-    PALE,
     PATCHES,
     POSITIONS,
 )
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
 SIDE = glyphs.SIDE
 GRID = 6  # patches along a side of the puzzle
 LETTERS = (("A", PATCHES), ("B", CLASS))
-LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (PALE, "s"))
-AXES = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
-GROWN = (*AXES[:3], (ATTENTION, "^"), (CLASS, "v"))
+LOOKS = ((PATCHES, "o"), (POSITIONS, "D"), (MLP, "s"), (CLASS, "^"))
+GROWN = (*LOOKS[:3], (ATTENTION, "^"), (CLASS, "v"))
 
 
 def places(images: Tensor) -> Tensor:
@@ -210,10 +208,11 @@ def runs(
     groups: Mapping[str, Mapping[str, Sequence[float]]],
     words: str,
     guess: float | None = None,
+    with_means: bool = False,
 ) -> "tuple[Figure, str]":
     """Every run as a point: {row: {kind of point: percent per seed}}."""
     figure, axes = chart(WIDTH, 1.2 + 0.36 * len(groups))
-    kinds = [*next(iter(groups.values()))]
+    kinds = [*dict.fromkeys(kind for row in groups.values() for kind in row)]
     told = []
     for place, (name, kind_of) in enumerate(groups.items()):
         axes.axhline(-place, color="0.9", linewidth=1, zorder=0)
@@ -225,6 +224,9 @@ def runs(
             step = 0.2 / len(values)
             heights = [height + step * (i - middle) for i in range(len(values))]
             axes.plot(values, heights, marker, mew=0, **look)
+            if with_means:
+                ends = height - 0.2, height + 0.2
+                axes.plot([_mean(values)] * 2, ends, color=color, linewidth=2)
         means = (f"{kind} {_mean(x):.1f}" for kind, x in kind_of.items())
         told.append(f"{name} {', '.join(means)}")
     if guess is not None:
@@ -269,12 +271,13 @@ def rates(
 ) -> "tuple[Figure, str]":
     """Accuracy over the rate: {name: (rates, percent per rate and seed)}."""
     figure, axes = chart(WIDTH, 3.3)
-    told = []
+    told, ticks = [], set()
     looks = ((CLASS, "o"), (PATCHES, "s"), (POSITIONS, "D"), (MLP, "^"))
     for (name, (x, runs)), (color, marker) in zip(
         curves.items(), looks, strict=False
     ):
         means = [_mean(each) for each in runs]
+        ticks |= {*x}
         axes.plot(x, means, color=color, linewidth=2, label=name, marker=marker)
         for rate, each in zip(x, runs, strict=True):
             dots = {"color": color, "alpha": 0.4, "markersize": 5, "mew": 0}
@@ -285,7 +288,7 @@ def rates(
             f"{x[best]:g}, {means[-1]:.1f} at {x[-1]:g}"
         )
     axes.set(xscale="log")
-    axes.set_xticks(x, [f"{rate:g}" for rate in x])
+    axes.set_xticks([*ticks], [f"{rate:g}" for rate in ticks])
     axes.minorticks_off()
     axes.set_xlabel("learning rate", fontsize=12)
     axes.set_ylabel("held-out accuracy (%)", fontsize=12)
@@ -303,7 +306,7 @@ def costs(
     figure, panels = chart(WIDTH, 3.0, 1, 2, sharey=True)
     told = []
     for number, (name, (*costs, runs)) in enumerate(rivals.items()):
-        color, marker = AXES[number]
+        color, marker = LOOKS[number]
         for axes, cost in zip(panels, costs, strict=True):
             look = {"color": color, "markersize": 8, "mew": 0, "alpha": 0.75}
             axes.plot([cost] * len(runs), runs, marker, label=name, **look)

@@ -330,6 +330,7 @@ def counted(
         off = (found[:, k] - true[:, k]).double().abs().mean().item()
         listed.append(f"{name} {off:.1f}")
     grid[0].set_ylabel("counted", fontsize=11)
+    note(grid[0], "rival", (0, always[0]), (2, 3))
     alt = (
         f"Cells counted in {len(found)} pictures against the true numbers, a "
         f"panel for each kind with its diagonal. "

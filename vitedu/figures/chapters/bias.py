@@ -118,15 +118,11 @@ def by_number(
     on, and one that is not there is left out. Lines are new pictures, dashed
     ones those learned from; a small point is a seed.
     """
-    places = [*range(len(panels))]
-    rows = [places[i : i + 2] for i in range(0, len(panels), 2)]
-    rows[-1] = (rows[-1] * 2)[:2]  # an odd one is twice as wide
-    heights = [2.2 if len({*row}) > 1 else 3.4 for row in rows]
-    figure = Figure(figsize=(WIDTH, sum(heights) + 0.6), layout="constrained")
-    grid = figure.subplot_mosaic(rows, height_ratios=heights)
+    rows = -(-len(panels) // 2)
+    figure, grid = chart(WIDTH, 2.8 * rows + 0.6, rows, 2, squeeze=False)
     told = []
-    for place, (title, task) in enumerate(panels.items()):
-        axes, said = grid[place], []
+    for axes, (title, task) in zip(grid.flat, panels.items(), strict=True):
+        said = []
         for network in SHIFTS:
             said += _curve(axes, network, task, metrics)
         axes.axhline(50, color=PALE, linestyle=":", linewidth=1)
@@ -134,13 +130,13 @@ def by_number(
         axes.set(xscale="log", xlim=(230, 100_000), ylim=(46, 103))
         axes.set_xticks([*TICKS], TICKS.values())
         axes.minorticks_off()
-        axes.tick_params(labelsize=10 if place // 2 == len(rows) - 1 else 9)
+        axes.tick_params(labelsize=9)
         bare(axes)
         told.append(f"{title.replace(chr(10), ' ')}: {'; '.join(said)}")
     dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.6}
-    grid[0].plot([], [], label="its own pictures", **dashed)
-    grid[0].plot([], [], color=DARK, linewidth=2, label="new ones")
-    handles, names = grid[0].get_legend_handles_labels()
+    grid[0, 0].plot([], [], label="its own pictures", **dashed)
+    grid[0, 0].plot([], [], color=DARK, linewidth=2, label="new ones")
+    handles, names = grid[0, 0].get_legend_handles_labels()
     look = {"fontsize": 11, "frameon": False, "ncols": 3}
     figure.legend(handles, names, loc="outside upper center", **look)
     figure.supxlabel("pictures to learn from (77k: all fresh)", fontsize=12)

@@ -141,9 +141,9 @@ def epochs(
     ends = [means[steps // width * (i + 1) - 1] for i in (0, 1)]
     return figure, (
         f"The loss of {len(losses)} steps, with a dashed line at {start:.2f}. "
-        f"At the end of the first epoch, after {steps} steps, it's "
-        f"{ends[0]:.2f}; after the second {ends[1]:.2f}, and at the end "
-        f"{means[-1]:.2f}."
+        f"Its mean over {width} steps is {ends[0]:.2f} at the end of the first "
+        f"epoch, after {steps} steps, {ends[1]:.2f} after the second, and "
+        f"{means[-1]:.2f} at the end."
     )
 
 

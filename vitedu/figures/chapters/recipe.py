@@ -69,11 +69,18 @@ class Row(NamedTuple):
     words: str
     points: Sequence[float]
     kind: str
+    early: Sequence[float] = ()  # what it brought to a shorter run
 
     @property
     def mean(self) -> float:
         """Of the seeds."""
         return statistics.mean(self.points)
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        before = "".join(f"{value:+.1f} and then " for value in self.early)
+        return f"{self.words} {before}{self.mean:+.1f}"
 
 
 class Move(NamedTuple):
@@ -144,22 +151,28 @@ def step() -> "tuple[Figure, str]":
     )
 
 
-def brings(rows: Sequence[Row], band: float) -> "tuple[Figure, str]":
+def brings(
+    rows: Sequence[Row], band: float, label: str = "that it brings, held out"
+) -> "tuple[Figure, str]":
     """Points that each ingredient brings: the mean of its seeds, and these.
 
-    Within `band` of zero nothing is said. The rows come in the order given.
+    Within `band` of zero nothing is said. The rows come in the order given. A
+    ring is what it brought to a shorter run.
     """
     figure, axes = chart(WIDTH, 0.44 * len(rows) + 0.8)
     axes.axvspan(-band, band, color=PALE, alpha=0.3)
     axes.axvline(0, color=DARK, linewidth=1)
     for place, row in enumerate(rows):
         color = COLORS[row.kind]
-        below = [place + 0.24] * len(row.points)
-        axes.plot(row.points, below, "o", color="0.65", markersize=4.5)
+        if len(row.points) > 1:
+            below = [place + 0.24] * len(row.points)
+            axes.plot(row.points, below, "o", color="0.65", markersize=4.5)
         axes.plot([0, row.mean], [place] * 2, color=color, linewidth=2.2)
         axes.plot([row.mean], [place], "o", color=color, markersize=8)
+        ring = {"markersize": 11, "fillstyle": "none"}
+        axes.plot(row.early, [place] * len(row.early), "o", color=color, **ring)
         is_left = row.mean < 0
-        far = min(row.points) if is_left else max(row.points)
+        far = (min if is_left else max)(*row.points, *row.early, row.mean)
         look = {"va": "center", "color": color, "weight": "bold"}
         look["ha"] = "right" if is_left else "left"
         offset = (-9 if is_left else 9, 0)
@@ -172,13 +185,13 @@ def brings(rows: Sequence[Row], band: float) -> "tuple[Figure, str]":
     axes.set_ylim(len(rows) - 0.5, -0.6)
     look = {"color": DARK, "ha": "center", "va": "bottom"}
     note(axes, "no result", (0, -0.6), (0, 2), 11, **look)
-    reached = [value for row in rows for value in row.points]
-    axes.set_xlim(min(0, *reached) - 6, max(0, *reached) + 4)
-    axes.set_xlabel("points that it brings, held out", fontsize=11)
+    reached = [x for row in rows for x in (*row.points, *row.early)]
+    axes.set_xlim(min(0, *reached) - 8, max(0, *reached) + 5)
+    axes.set_xlabel(f"points {label}", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
     axes.tick_params(labelsize=11)
     bare(axes)
-    told = "; ".join(f"{row.words} {row.mean:+.1f}" for row in rows)
+    told = "; ".join(row.told for row in rows)
     return figure, (
         f"Points on held-out pictures that each ingredient brings: {told}. "
         f"Less than {band:.1f} either way is called nothing."

@@ -67,7 +67,7 @@ def cuts(
         _, height, width = picture.shape
         look = {
             "color": TINTS[PATCHES],
-            "linewidth": 0.6 * FEW / max(FEW, width),
+            "linewidth": 0.6 * (FEW / max(FEW, width)) ** 2,
         }
         for edge in range(PATCH, width, PATCH):
             axes.axvline(edge - 0.5, **look)
@@ -332,6 +332,7 @@ def where(
     )
     ticks = [MUCH * quarter / 4 for quarter in range(5)]
     bar.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
+    bar.set_label("probability of these names, added up", fontsize=11)
     listed = "; ".join(chances)
     return figure, f"Photographs and maps of their patches' answers: {listed}."
 

@@ -225,55 +225,70 @@ def sets(
     return figure, alt
 
 
-def ours(curves: Points) -> "tuple[Figure, str]":
+def ours(sizes: Mapping[str, Points]) -> "tuple[Figure, str]":
     """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
 
-    An arrow leads from a ViT's end, that of the middle run, back to where a
-    ResNet was as good, as far as all pairs of runs say in the mean.
+    A panel for each size, all on the same axes. Its arrow leads from a ViT's
+    end, that of the middle run, back to where a ResNet was as good, as far as
+    all pairs of runs say in the mean.
     """
-    figure, axes = chart(WIDTH, 3.8)
+    figure, panels = chart(WIDTH, 3.5, columns=len(sizes), sharey=True)
     told = []
-    for family, (cost, losses) in curves.items():
-        name, color, marker = NETWORKS[family]
-        look = {"color": color, "linewidth": 1.5, "alpha": 0.7}
-        for loss in losses:
-            axes.plot(cost, loss, **look)
-            axes.plot(cost[-1], loss[-1], marker, color=color, markersize=7)
-        axes.plot([], [], f"{marker}-", color=color, label=name)
-        told.append(f"{name} {losses[:, -1].mean():.3f}")
-    ends = curves["vit"][1][:, -1]
-    last = ends.sort().values[len(ends) // 2].item()  # of three the middle one
-    cost, losses = curves["resnet"]
-    start = curves["vit"][0][-1].item()
-    pairs = [
-        start / cost[(loss <= end).nonzero()[0, 0]].item()
-        for end in ends
-        for loss in losses
-    ]
-    there = start * len(pairs) / sum(pairs)
-    look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
-    look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 15}
-    axes.annotate("", (there, last), (start, last), arrowprops=look)
-    times = f"{start / there:.1f} times"
-    look = {"color": CLASS, "weight": "bold", "ha": "center"}
-    note(axes, times, ((there * start) ** 0.5, last), (0, -16), 12, **look)
-    axes.set(xscale="log", yscale="log")
-    ticks = [2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01]
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-    axes.minorticks_off()
-    axes.set_xlabel("compute so far (teraFLOPs)", fontsize=12)
-    axes.set_ylabel("loss on new shapes", fontsize=12)
-    axes.tick_params(labelsize=11)
-    axes.legend(fontsize=11, frameon=False, loc="lower left")
-    bare(axes)
+    for axes, (size, curves) in zip(panels, sizes.items(), strict=True):
+        ends = []
+        for family, (cost, losses) in curves.items():
+            name, color, marker = NETWORKS[family]
+            look = {"color": color, "linewidth": 1.2, "alpha": 0.7}
+            for loss in losses:
+                axes.plot(cost, loss, **look)
+                axes.plot(cost[-1], loss[-1], marker, color=color, markersize=5)
+            axes.plot([], [], f"{marker}-", color=color, label=name)
+            ends.append(f"{name} {losses[:, -1].mean():.3f}")
+        start, there, height = _back(curves["vit"], curves["resnet"])
+        look = {"arrowstyle": "-|>", "color": CLASS, "linewidth": 2}
+        look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 13}
+        places = (there, height), (start, height)
+        axes.annotate("", *places, arrowprops=look, zorder=3)
+        times = f"{start / there:.1f} times"
+        axes.set_title(size, fontsize=11, color=DARK, pad=20)
+        look = {"color": CLASS, "weight": "bold", "ha": "center"}
+        look |= {"xycoords": "axes fraction"}
+        note(axes, times, (0.5, 1), (0, 6), 11, **look)
+        axes.set(xscale="log", yscale="log", xlim=(0.75, 85))
+        axes.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+        axes.minorticks_off()
+        axes.tick_params(labelsize=11)
+        bare(axes)
+        told.append(f"{size}: {', '.join(ends)}, the arrow {times}")
+    ticks = [2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005]
+    panels[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    panels[0].set_ylabel("loss on new shapes", fontsize=12)
+    look = {"handlelength": 1, "borderpad": 0, "handletextpad": 0.5}
+    panels[-1].legend(fontsize=11, frameon=False, loc="lower left", **look)
+    figure.supxlabel("compute so far (teraFLOPs)", fontsize=12)
     alt = (
-        "Loss on new shapes over the compute so far, both in logarithms, three "
-        f"runs of each family, which end on {', '.join(told)} in the mean. An "
-        f"arrow from a ViT's end, at {last:.2f}, back to where a ResNet was as "
-        f"good says {times}."
+        "Loss on new shapes over the compute so far, both in logarithms, with "
+        "three runs of each family, for networks of different sizes, in "
+        "multiply-adds per picture. Mean losses at the end, and how many times "
+        "less compute a ResNet took for that of a ViT: "
+        f"{'; '.join(told)}."
     )
     return figure, alt
+
+
+def _back(
+    vit: tuple[Tensor, Tensor], resnet: tuple[Tensor, Tensor]
+) -> tuple[float, float, float]:
+    """An arrow's start, the place where it ends, and its height."""
+    (cost, losses), (other_cost, others) = vit, resnet
+    start, ends = cost[-1].item(), losses[:, -1]
+    pairs = [
+        start / other_cost[(loss <= end).nonzero()[0, 0]].item()
+        for end in ends
+        for loss in others
+    ]
+    height = ends.sort().values[len(ends) // 2].item()
+    return start, start * len(pairs) / sum(pairs), height
 
 
 def _arrow(

@@ -130,7 +130,7 @@ def formats(value: float) -> "tuple[Figure, str]":
 def gradients(sizes: Tensor, scales: Sequence[float]) -> "tuple[Figure, str]":
     """Sizes of gradients (n,) over what float16 holds, a panel for a scale.
 
-    What becomes zero is red.
+    They're divided by the batch size of 4,096. What becomes zero is red.
     """
     figure, panels = chart(WIDTH, 3.6, len(scales), 1, sharex=True)
     powers = sizes[sizes > 0].log2()
@@ -149,7 +149,8 @@ def gradients(sizes: Tensor, scales: Sequence[float]) -> "tuple[Figure, str]":
         axes.axvspan(ZERO, COARSE, color=PALE, alpha=0.14, lw=0)
         axes.axvspan(COARSE, OVER, color=PALE, alpha=0.34, lw=0)
         axes.set(yticks=[], xlim=(-48, 20))
-        name = "as they are" if scale == 1 else f"times {scale:,.0f}"
+        then = f"then times {scale:,.0f}"
+        name = "\N{DIVISION SIGN} 4,096" if scale == 1 else then
         words = f"{name}:\n{share:.0%} become 0"
         axes.text(
             0.01,

@@ -41,6 +41,8 @@ BEGUN = {
     "mae": STARTS["mae-mnist"],
 }
 LABELS = (500, 1_000, 5_000)
+AGAIN = ("", "-again1", "-again2")  # other random weights
+KINDS = {"probe": "frozen", "tuned": "set free"}
 
 
 def seen(picture: Tensor, mask: Tensor, patch: int) -> Tensor:
@@ -260,6 +262,59 @@ def bought(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
         f"fine-tuned with 100 of each, for 150 and 450 steps: "
         f"{'; '.join(tuned)}. A dotted line is a linear probe on the pixels, "
         f"{pixels:.0f}%."
+    )
+
+
+def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
+    """Accuracy from 1,000 labels: a linear probe, and all of it fine-tuned.
+
+    Hollow markers are runs with frozen features, filled ones fine-tuned; an
+    arrow leads from mean to mean. Random features are those of three networks.
+    """
+    starts = {"pixels": ("plain pixels", DARK, "v"), **BEGUN}
+    figure, axes = chart(WIDTH, 3.3)
+    told = []
+    for row, (start, (words, color, marker)) in enumerate(starts.items()):
+        kinds = {}
+        for kind, face in (("probe", "white"), ("tuned", color)):
+            names = (f"{kind}/cifar-{start}{x}/1000" for x in AGAIN)
+            runs = [metrics[name] for name in names if name in metrics]
+            if not runs:  # pixels have no weights to tune
+                continue
+            values, own = (
+                [x for each in runs for x in each[key]]
+                for key in ("per_seed", "train_per_seed")
+            )
+            look = {"color": face, "edgecolor": color, "marker": marker}
+            axes.scatter(values, [row] * len(values), s=34, zorder=3, **look)
+            kinds[kind] = sum(values) / len(values)
+            told.append(
+                f"{words} {KINDS[kind]} {kinds[kind]:.0f} (its own "
+                f"{sum(own) / len(own):.0f})"
+            )
+        if len(kinds) > 1:
+            look = {"arrowstyle": "->", "color": color, "linewidth": 1.5}
+            ends = (kinds["tuned"], row + 0.25), (kinds["probe"], row + 0.25)
+            axes.annotate("", *ends, arrowprops=look)
+    best = metrics["probe/cifar-mae/1000"]["value"]
+    bottom = -0.45
+    axes.plot([best] * 2, [bottom, row], color=PATCHES, linestyle=":", zorder=0)
+    note(
+        axes, "MAE, frozen", (best, bottom), (-4, 4), ha="right", color=PATCHES
+    )
+    for kind, face in (("probe", "white"), ("tuned", DARK)):
+        look = {"color": face, "edgecolor": DARK, "label": KINDS[kind]}
+        axes.scatter([], [], s=34, **look)
+    names = [words.removesuffix(" first") for words, *_ in starts.values()]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(bottom, len(names) - 0.4)
+    axes.set(xlabel="new photographs right (%)")
+    axes.legend(frameon=False, fontsize=10, loc="upper left")
+    bare(axes)
+    return figure, (
+        "Percent of new photographs right, from 1,000 labels, frozen and set "
+        f"free: {'; '.join(told)}. A dotted line leads from MAE's frozen "
+        "features past the other starts."
     )
 
 

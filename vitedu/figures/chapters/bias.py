@@ -21,6 +21,7 @@ NUMBERS = {"300": 300, "1k": 1_000, "3k": 3_000, "10k": 10_000, "30k": 30_000}
 NUMBERS |= {"fresh": FRESH}
 TICKS = {place: name for name, place in NUMBERS.items()} | {FRESH: "77k"}
 SHIFTS = {"hybrid": 0.92, "resnet": 1.0, "vit": 1.08}  # to tell them apart
+NAMED = {"hybrid": (480, 82), "resnet": (13_500, 76), "vit": (12_000, 59)}
 CONTRAST = 1.7  # of the puzzles' greys, 0.25 and 0.75
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
 
@@ -78,7 +79,7 @@ def jumbled(
     One is to the whole, one to the pieces, and the last one to the pieces with
     the table of positions in their order.
     """
-    figure, (above, below) = chart(WIDTH, 4.85, 2, len(shown))
+    figure, (above, below) = chart(WIDTH, 4.4, 2, len(shown))
     told = []
     for over, axes, (name, (whole, picture, answers)) in zip(
         above, below, shown.items(), strict=True
@@ -133,6 +134,9 @@ def by_number(
         axes.tick_params(labelsize=9)
         bare(axes)
         told.append(f"{title.replace(chr(10), ' ')}: {'; '.join(said)}")
+    for network, place in NAMED.items():  # where lines cross
+        label, color, _ = NETWORKS[network]
+        axes.text(*place, label, fontsize=10, color=color)
     dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.6}
     grid[0, 0].plot([], [], label="its own pictures", **dashed)
     grid[0, 0].plot([], [], color=DARK, linewidth=2, label="new ones")

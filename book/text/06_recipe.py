@@ -776,7 +776,7 @@ figures.show(*recipe.plane(paths | {"your third run": [(own, third)]}, high=70))
 # [66%](#A-CNN-from-as-few-pictures) from as few, in one run of several minutes. So with few
 # pictures and nobody's weights, a ViT isn't your best bet.
 #
-# With borrowed ones, there's still room on the left of the map. ([Chapter
+# With borrowed weights, there's still room on the left of the map. ([Chapter
 # 11](11_transfer.ipynb) lets the other weights learn, too. That's how the upper dotted line
 # was reached, with 10,000 pictures.)
 #

@@ -79,7 +79,8 @@ def jumbled(
     One is to the whole, one to the pieces, and the last one to the pieces with
     the table of positions in their order.
     """
-    figure, (above, below) = chart(WIDTH, 4.4, 2, len(shown))
+    figure, (above, below) = chart(WIDTH, 4.25, 2, len(shown))
+    figure.set_layout_engine("compressed")
     told = []
     for over, axes, (name, (whole, picture, answers)) in zip(
         above, below, shown.items(), strict=True

@@ -427,7 +427,7 @@ print("check: strips become a 4, and the lower half of this 4 a 9")
 # Nobody needs painted digits. But to paint them, the network may have learned something that's
 # useful once a few labels come along. The simplest use is a *linear probe*, as in [chapter
 # 13](13_few_shot.ipynb): freeze the network, and fit a linear classifier on the mean of its
-# tokens. On digits, all white on black and in the middle, [the plain pixels soon catch
+# tokens. On digits, all white on black and in the middle, [the plain pixels catch
 # up](#Set-free,-on-digits).
 #
 # So on to photographs, CIFAR-10's, with a ViT of six blocks. It begins in four ways:
@@ -514,8 +514,7 @@ figures.show(*unlabelled.by_labels(cifar))
 #
 # Now follow the short arrow, because it answers our question: **with 500 labels, MAE is about as
 # good as scratch with a thousand, in equal steps.** With a thousand, scratch knows only 75% of its
-# own, and more steps might carry it past the arrow. With five thousand it knows only half, so the
-# long arrow is grey.
+# own, so more steps might help it. With five thousand it knows half, and the long arrow is grey.
 #
 # So here's what looking is worth, in equal steps: **half of the labels.** It has a price: MAE's
 # pretraining went through twelve times as many pictures as the fine-tuning. But nobody had to label them. The
@@ -570,8 +569,7 @@ figures.show(*unlabelled.by_labels(cifar))
 # classes](#Masked-patch-prediction) has its mean colour? And which one has pure blue?
 #
 # **3.** ★★ Set `share` to ½ and to 0.9 in the first cell, and run only that cell and the drawing
-# after it: later cells count on twelve patches. (The network was trained with ¾.) What changes
-# in the pictures? Why does it run at all, and does it run well?
+# after it: later cells count on twelve patches. What changes in the pictures? Why does it run at all, and does it run well?
 #
 # **4.** ★★ The decoder gives an answer for visible patches too. Predict: is its error
 # there smaller than at hidden patches, or larger? Then measure it with `masked_error`.
@@ -589,8 +587,8 @@ figures.show(*unlabelled.by_labels(cifar))
 #
 # The ViT paper tried this a year before MAE, in a paragraph of its appendix. *Masked patch
 # prediction* (MPP) follows BERT, which learned language by filling in missing words.
-# Half of the patches are [spoilt](#Spoiling,-to-the-letter), most of them by putting a mask token
-# in their place. So the encoder still gets all 49 tokens, and there's no decoder. Instead of pixels,
+# Half of the patches are [spoilt](#Spoiling,-to-the-letter), but none is left out. So the encoder
+# still gets all 49 tokens, and there's no decoder. Instead of pixels,
 # a linear head has to name one colour for each spoilt patch: its mean colour, with three bits for
 # each of red, green and blue.
 #
@@ -775,13 +773,11 @@ figures.show(*unlabelled.bought(record))
 
 # %% [markdown]
 # On the left, a *single* label of each digit is enough for MAE's features to get nearly half of the
-# new ones right, and the pixels only a third. The network has found out by itself, to some degree,
-# what makes two digits alike. With ten of each, the pixels have caught up.
+# new ones right, and the pixels only a third. With ten of each, the pixels have caught up.
 #
 # On the right, after 450 steps, MAE's start gets 94%, ten points more than the probe on pixels, and
 # twenty more than scratch. But scratch doesn't know its *own* digits yet (the dashed line). So the twenty points
-# only say that MAE's start gets there *sooner*. (On drawn shapes there's one run of each: MAE 54%,
-# scratch 23%, both of held-out shapes. That's a hint at most.)
+# only say that MAE's start gets there *sooner*.
 #
 # Each start has its own learning rate, the best of six on a thousand held-out digits.
 #

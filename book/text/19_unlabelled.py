@@ -486,7 +486,7 @@ print("check: each of these differences is more than three errors")
 # isn't done by then: it knows only 75% of its own photographs, and might catch up with more steps.
 #
 # Follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats
-# each of the other three networks, trained whole on the same thousand labels, in equal steps.**
+# each of the other three networks, trained whole for 400 steps on the same thousand labels.**
 # That layer has 1,290 weights, the whole network 800,000. And everything below it was learned
 # without a single label. (Each start was pretrained once, so another seed may move the
 # markers.)
@@ -537,9 +537,9 @@ figures.show(*unlabelled.by_labels(cifar))
 #    the encoder sees only what isn't hidden, that's cheap. Add positions before you hide.
 # 2. The painted picture isn't the point. A simple copy was easier to read, so always ask a
 #    simple rival, too.
-# 3. What matters is what the network has learned on the way. On our photographs, and in equal
-#    steps, a linear layer on top of it beat whole networks, and set free, it did the work of half
-#    of the labels.
+# 3. What matters is what the network has learned on the way. On our photographs, a linear layer
+#    on top of it beat networks trained whole for 400 steps. Set free, in equal steps, it did the
+#    work of half of the labels.
 #
 # **Five questions** ([answers](#Solutions))
 #

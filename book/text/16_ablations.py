@@ -556,7 +556,7 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # either. We don't know why. Only the place seems easy to find.
 #
 # (A pencil says 76%, if all pairs of columns are equally likely. But we draw the left one first,
-# from all six, and if it's the last, it moves back by one. So in a third of the pictures they are
+# from all six, and the last one moves back by one. So in a third of the pictures they are
 # the last two.)
 #
 # ### What's below a coin
@@ -643,7 +643,7 @@ figures.show(*ablations.rates(curves))
 # along its own column. After both, information can get from any patch to any other: along the
 # row to the target's column, then up or down.
 #
-# You need nothing new for it. A block from [chapter 3](03_encoder.ipynb) doesn't know how its tokens
+# You need nothing new. A block from [chapter 3](03_encoder.ipynb) doesn't know how its tokens
 # are arranged, so give it every row as if it were a picture of its own:
 
 
@@ -692,7 +692,7 @@ for name in ("standard, 2 blocks", "standard, 4 blocks", "axial, 2 blocks"):
 figures.show(*ablations.costs(rivals))
 
 # %% [markdown]
-# At the one learning rate that we tried, twice as many standard blocks don't help at all in this short
+# At the one learning rate that we tried, twice as many standard blocks don't help in this short
 # training, and the axial network is two points better than either, which is a result by the
 # [rule](#The-rule-about-luck).
 # Without the control, you'd have said "twice the weights". With it, our best guess is built-in
@@ -864,7 +864,7 @@ print("checked: small patches are ahead, and twelve blocks behind")
 # Two things are results. Smaller patches are ahead, as in the paper. And twelve blocks are *worse*
 # than three. Don't conclude that depth hurts: the deep network is as far behind on its own pictures,
 # so it hasn't learned them yet. The widest tokens are ahead by a hint, and so are *larger* patches, at
-# less than half of the base's compute.
+# less than half the compute.
 #
 # The paper's head is a linear layer that begins at zero, and in pre-training it has an extra layer.
 # Later networks added *registers*, spare tokens beside the class token; *QK-norm*, a layer norm on

@@ -65,7 +65,7 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 # %% [markdown]
 # A hidden cell has loaded 5,000 pictures to learn from, `x_learn` with labels `y_learn`, and
-# holds out 5,000 others, `x_held` with `y_held`. So few that a run takes a minute.
+# holds out 5,000 others, `x_held` with `y_held`. That's so few that a run takes a minute.
 #
 # Our network is a small version of your class from chapter 4: four blocks of width 96, and
 # patches of 8×8 pixels. The loop is the usual tutorial's: Adam, one learning rate, nothing
@@ -119,8 +119,8 @@ figures.show(*recipe.parting({"": seen}))
 # soon stops rising. Whatever the dashed one gains after that is memorising. The space between
 # them is the *gap*, and it's the first thing to look at in any run.
 #
-# Are ViTs just bad at small photographs? No: a larger one, with ten times your pictures but
-# also from nothing, gets 87%. **So how do you find out what your run lacks?**
+# Are ViTs just bad at small photographs? Not if they see enough: a larger one, with ten times
+# your pictures but also from nothing, gets 87%. **So how do you find out what your run lacks?**
 # You'll build three well-known ingredients, weigh eleven, and draw a map that shows which kind
 # a run needs.
 #
@@ -249,8 +249,8 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 # \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
 #
 # In the code $\lambda$ is `share`, and each picture's partner is its neighbour in the batch.
-# `draw` picks a random share. It's at least a half, so that every picture outweighs its
-# partner, and mostly close to 1 if `alpha` is small.
+# `draw` picks a random share: `beta` gives a number from 0 to 1, mostly near the ends if
+# `alpha` is small, and every picture gets the larger part, so it outweighs its partner.
 
 
 # %%
@@ -331,8 +331,8 @@ two_epochs(torch.optim.Adam)
 # %% [markdown]
 # The weights are gone, and two of five pictures get the same answer. **What could be wrong?**
 #
-# PyTorch's `Adam` adds the decay to the *gradient*, and then divides the sum by its usual
-# size, as it does with any gradient. So a decay that outweighs the gradient isn't a gentle
+# PyTorch's `Adam` adds the decay to the *gradient*, and then divides this sum by the sum's
+# usual size, as it does with any gradient. So a decay that outweighs the gradient isn't a gentle
 # pull any more: the weights march to zero at full speed, without a warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
@@ -410,7 +410,7 @@ def better(model, epochs, lr=0.001, decay=0.05, alpha=0.0):
 
 
 # %% [markdown]
-# Mixup stays off for now; it's weighed below, with the others.
+# Mixup stays off for now; it's weighed below.
 
 # %% tags=["nbval-ignore-output"]
 second = small()
@@ -442,10 +442,9 @@ print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 
 # %% [markdown]
 # More than two points apart, from nothing but luck! Three numbers are too few to tell their
-# *spread*, the standard deviation: it usually looks too small, sometimes [several
-# times](#Three-numbers-and-their-spread). So we pool the spreads of all the record's variants,
-# as if they scattered alike. Your gain is a difference of two single runs, so its error is
-# $\sqrt 2$ times that spread.
+# *spread*, the standard deviation: it usually comes out too small, and sometimes [far too
+# small](#Three-numbers-and-their-spread). So we pool the spreads of all variants. Your gain is
+# a difference of two single runs, so its error is $\sqrt 2$ times that spread.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
@@ -459,8 +458,7 @@ print(f"two errors     {2 * error:.1f} points, with three seeds each")
 
 # %% [markdown]
 # By chapter 5's rule, two errors are a hint and three a result, so you're on the border. Next
-# we compare means of three seeds, and there anything under two errors, or 1.3 points, is no
-# result.
+# we compare means of three seeds, and there anything under 1.3 points is no result.
 #
 # ## One switch at a time
 #
@@ -517,9 +515,10 @@ figures.show(*recipe.brings(rows, 2 * error))
 # Small dots are seeds, and the large one is their mean. Blue ingredients change the pictures,
 # red ones the labels, grey ones the steps, and orange ones the network.
 #
-# Smaller patches bring the most, for four times the work. Then come shifts and mirrors, and
-# that's all. Mixup costs three points and RandAugment eleven: still more variety, for a
-# network that hardly knows its own pictures. That fits the guess.
+# Smaller patches bring the most, for four times the work. Then come shifts and mirrors. Nothing
+# else brings more by itself than luck could, though the rest of the recipe [together
+# does](#The-record-in-numbers). Mixup costs three points and RandAugment eleven: still more
+# variety, for a network that hardly knows its own pictures. That fits the guess.
 #
 # Six of the eleven are in the band, though each has a good paper behind it. They may do
 # something, but three seeds can't show it: for half a point you'd need [many
@@ -527,9 +526,10 @@ figures.show(*recipe.brings(rows, 2 * error))
 #
 # ## Three times as long
 #
-# Perhaps variety just needs more time. We took 45,000 pictures and patches of 4, and flipped
-# seven of the switches again, for 8 epochs and for 24. (These are single runs, each with a
-# cosine of its own. By three twins of the recipe, two errors are about two points here.)
+# Does this hold in a longer run, too? We took 45,000 pictures and patches of 4, and flipped
+# seven of the switches again, for 8 epochs and for 24 (stochastic depth only for 24). These are
+# single runs, each with a cosine of its own. Three twins, each measured twice, put two errors
+# at roughly two points.
 
 # %% [markdown] tags=["predict"]
 # In 8 epochs, shifts and mirrors brought nothing. Now let the run last 24. **How many points
@@ -586,8 +586,8 @@ print(f"two errors of two single runs: {2 * long_error:.1f}")
 # useless in the short run is what the long run can't do without.
 #
 # Nothing else has changed sides: mixing and RandAugment still do harm, and four ingredients
-# are in the band again. Even decay is, though it now has time to take [a third of a
-# weight](#What-decay-leaves).
+# are in the band again. Even decay is, though it now has time to shrink a weight [by a
+# third](#What-decay-leaves).
 #
 # **Why does RandAugment hurt so much?** Here's what two random operations at full strength
 # make of a cat:
@@ -610,13 +610,11 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 
 # %% [markdown]
 # A small network has to learn that these are all cats, and it's far from done: it gets 62% of
-# its own pictures right, undistorted, and 60% of the others. That's the opposite of
-# memorising.
+# its own pictures right, undistorted, and 60% of the others.
 #
-# By our guess, no gap calls for time. But three times the time hasn't helped yet: RandAugment
-# was 13 points behind, and it still is. Its [authors found](https://arxiv.org/abs/1909.13719)
-# that smaller networks want weaker distortions, and we tried only full strength. On ImageNet,
-# with a larger network, 300 epochs and mixup, [it does win](#What-time-buys-on-ImageNet).
+# By our guess, no gap calls for time, and time has helped: RandAugment's run gained eleven
+# points. But so did the recipe's, so RandAugment is still 13 behind. (These runs tried only full
+# strength. Elsewhere, together with mixup, [it does win](#What-time-buys-on-ImageNet).)
 #
 # ## A map of all the runs
 
@@ -706,8 +704,8 @@ if not gpu:
 # %% [markdown]
 # Every blue arrow points left: with more variety, a network gets fewer of its own pictures
 # right. Far from the diagonal there's room on the left, and the way can lead up. Close to it
-# there's none, because no run knows other pictures better than its own. There, left means
-# down.
+# there's none, because no run knows other pictures better than its own. So there, an arrow to
+# the left has to point down, too.
 #
 # In between, at a gap of 23 points, our guess promised a way up, and it was wrong: mixing goes
 # [straight to the left](#Four-times-the-epochs).
@@ -716,22 +714,20 @@ if not gpu:
 # expect a run to climb in zigzags, like a boat against the wind: time until the gap is wide,
 # then variety that makes room for more time.
 #
-# Still, it's a guess and not a law: eight of the nine blue and grey arrows fit it, and both
+# Still, it's a guess: eight of the nine blue and grey arrows fit it, and both
 # blue ones that lead up are shifts and mirrors.
 #
 # ## How far it goes
 #
 # The largest step has no arrow: it leads to the upper half, with nine times the pictures,
-# smaller patches, and the steps to learn from them. Three seeds of the recipe end there at
-# 77.0, 77.9 and 78.1%, after 40 epochs or about two hours of a CPU core.
+# smaller patches, and the steps to learn from them. The arrow "longer", from 24 epochs to 40,
+# ends there on the mean of three seeds.
 #
-# The lower dotted line is a plain ViT, thirty times as large as yours, judged on the test
-# part. It saw *all* the pictures 194 times, with every kind of variety from this page
-# (RandAugment at half strength), in [six and a half minutes](#From-scratch,-on-a-GPU) of a
-# GPU. So a plain ViT *can* learn small photographs from nothing.
+# The lower dotted line is a plain ViT, too, thirty times as large as yours. With *all* the
+# pictures and a [few minutes of a GPU](#From-scratch,-on-a-GPU), it did learn from nothing.
 #
-# The upper one didn't start from nothing. Its weights had seen millions of photographs before.
-# And you've got such weights, too.
+# The upper one didn't: its weights had seen millions of photographs before. And you've got
+# such weights, too.
 #
 # ## Your third run
 
@@ -774,22 +770,24 @@ figures.show(*recipe.plane(paths | {"your third run": [(own, third)]}, high=70))
 # %% [markdown]
 # 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (It's one
 # seed, but nobody needs an error bar for twenty points.) From 5,000 pictures alone, no ViT on
-# this page got beyond [53%](#From-scratch,-on-a-GPU). Borrowed weights bring along what
-# millions of photographs have taught them.
+# this page got beyond 53%.
 #
-# On the map there's room on the left again, a gap of nine points. ([Chapter
+# A CNN did, though: what a ViT has to learn is partly built into it, and a small one got
+# [66%](#A-CNN-from-as-few-pictures) from as few, in one run of several minutes. So with few
+# pictures and nobody's weights, a ViT isn't your best bet.
+#
+# With borrowed weights, there's still room on the left of the map. ([Chapter
 # 11](11_transfer.ipynb) lets the other weights learn, too. That's how the upper dotted line
 # was reached, with 10,000 pictures.)
 #
 # ## What to take with you
 #
-# 1. Put a run on the map before you change it. Far from the diagonal, try variety first;
-#    close to it, more time or smaller patches.
+# 1. Put a run on the map before you change it. Far from the diagonal, try variety first,
+#    beginning with shifts and mirrors; close to it, more time or smaller patches.
 # 2. Before you compare recipes, find out how far apart twins are. Change one switch, take
 #    three seeds, and pool the spread of all your runs.
-# 3. Judge an ingredient in a run as long as yours. What's useless in a short one may be what
-#    the long one can't do without.
-# 4. If you have few pictures, borrow weights that have seen many.
+# 3. Judge an ingredient in a run as long as yours.
+# 4. If you have few pictures, borrow weights that have seen many, or take a CNN.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -798,7 +796,7 @@ figures.show(*recipe.plane(paths | {"your third run": [(own, third)]}, high=70))
 # 2. Why can't three seeds tell you their own spread?
 # 3. Why must the labels be mixed with the same share as the pictures?
 # 4. What does `weight_decay=0.3` do in `Adam`, and what in `AdamW`?
-# 5. How could you know without a run that decay hardly matters in yours?
+# 5. Why do shifts and mirrors bring nothing in 8 epochs, and eleven points in 24?
 #
 # The pictures are smaller than a thumbnail, and yet your runs took a minute each. **What is
 # the computer doing all that time?** That's [chapter 7](07_speed.ipynb), on numbers and
@@ -843,7 +841,8 @@ figures.show(*recipe.plane(paths | {"your third run": [(own, third)]}, high=70))
 # patches replaces the class token, and positions are fixed.
 #
 # All variants, the best first: percent right on held-out pictures and on those it learned
-# from, epochs, and how many multiplications a picture takes, against the recipe's.
+# from, epochs, and how many multiplications a picture takes, against the recipe's. (*Decay of
+# all* lets every number decay, not just kernels.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':34} held   learned   epochs   work")
@@ -983,8 +982,9 @@ print(judged("after 80 epochs", values[f"{mixing} x4"] - values["x4"]))
 # | without | 73.6 | 73.7 | 73.7 |
 #
 # Without variety, the longer runs buy a tenth of a point. With it, they buy more than three:
-# there mixing wins, though together with RandAugment, so the table can't say how much is its
-# own.
+# there the two win, but only together, so the table can't say which of them does it. And
+# RandAugment's [authors found](https://arxiv.org/abs/1909.13719) that smaller networks want
+# weaker distortions than larger ones.
 #
 # ### The price of half a point
 #
@@ -1008,15 +1008,18 @@ for difference in (2, 1, 0.5, 0.25):
 # With all 50,000 pictures and 200 epochs, others have published
 # [80](https://github.com/kentaroy47/vision-transformers-cifar10) and
 # [91](https://github.com/omihub777/ViT-CIFAR) percent. Our 87% is the package's recipe
-# `vitedu train cifar10-scratch --tier gpu`, on a copy saved as JPEG of quality 75, and it was our
-# first run of it. We had hoped for 93. The GPU spent most of those minutes waiting, because so
+# `vitedu train cifar10-scratch --tier gpu`, on a copy saved as JPEG of quality 75: 194 epochs in
+# six and a half minutes, with every kind of variety from this page (RandAugment at half
+# strength). It was our first run of it. The GPU spent most of the time waiting, because so
 # small a network is done before Python has asked for the next operation ([chapter
 # 7](07_speed.ipynb) shows that in numbers). That leaves time for only 19,000 steps. And nobody
 # has searched for its best rate yet.
 #
+# ### A CNN from as few pictures
+#
 # With little data, a CNN is ahead, even of your third run. Here are a larger ViT and a CNN,
-# one run each, which learned from 5,000 pictures for as many seconds and were judged on the
-# test part:
+# one run each, which learned from 5,000 pictures for as many seconds (20 epochs of the ViT, 223
+# of the CNN) and were judged on the test part:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 scratch = results.read("cifar10-scratch-cpu")
@@ -1080,7 +1083,8 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 #    share, it would be punished for seeing what's there.
 # 4. In `Adam` it's added to the gradient and then divided by the gradient's size, so the
 #    weights march to zero. In `AdamW` it takes a small share of each weight at each step.
-# 5. Without any gradient, $e^{-\eta\,\delta\,T/2}$ of a weight is left, here 96 percent.
+# 5. The longer run has time to learn its pictures by heart. Without shifts and mirrors, it
+#    does.
 #
 # </details>
 #

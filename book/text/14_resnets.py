@@ -9,8 +9,9 @@ import vitedu
 #
 # Take some handwritten digits, make them small, and put each on a larger sheet of paper,
 # always near the upper left corner. Two networks learn to read them there. One is a small
-# version of your ViT from [chapter 4](04_vit.ipynb). The other is a *ResNet*, a deep
-# network of *convolutions*, with about half as many weights. Both divide a sheet of 28×28 pixels into 7×7 places.
+# version of your ViT from [chapter 4](04_vit.ipynb). The other is a small *ResNet*, a network of
+# *convolutions*, with about half as many weights. Both divide a sheet of 28×28 pixels into 7×7
+# places.
 #
 # Then we move the digits.
 
@@ -162,13 +163,13 @@ figures.show(*resnets.sheets(sample, read, APART))
 
 
 # %% [markdown]
-# Each square is a place for the test digits, and its colour says how many of them were
-# read. The networks learned inside the white frame. The two numbers on each map
+# Each square is a place for the test digits, in every second row and column, and its colour
+# says how many of them were read. The networks learned inside the white frame. The numbers
 # are those printed above, at rows and columns 2 and 14.
 #
 # The ViT knows its corner. A few pixels further on, digits are a foreign language. The
 # ResNet has never seen a digit outside the frame either, and it reads the whole sheet
-# about as well as its corner! (One seed each, but that's 16% against 79%.)
+# about as well as its corner! One seed each, but that's 16% against 79%.
 #
 # So **what does a convolution know before it has seen a single picture, and can a ViT
 # learn it?** The paper's authors asked that, too, and built *hybrids*: a ResNet reads the
@@ -239,13 +240,13 @@ figures.show(*resnets.moved(rows, 24))
 
 # %% [markdown]
 # Yellow edges get brighter to the right, blue ones darker. Move the cat, and they move along,
-# to the last bit. (The white line stays in place.) Our nine numbers haven't learned a thing,
+# to the last bit, while the white line stays in place. Our nine numbers haven't learned a thing,
 # and yet they know how to do that.
 #
 # Now look at what the equation *doesn't* contain. The sums over $a$ and $b$ end after one
 # step in each direction, so a pixel asks only its neighbours. That's **locality**. And $w$
 # has no $i$ and no $j$, so every place uses the same numbers. That's **weight sharing**,
-# and it's why the map moves along with the picture. (The word for that is *equivariance*.)
+# and it's why the map moves along with the picture: that's *equivariance*.
 #
 # You can see both if you write a layer for 6×6 pixels as one large matrix, with a row for each
 # pixel that comes out:
@@ -268,15 +269,15 @@ figures.show(*resnets.matrices(layers))
 
 # %% [markdown]
 # In the convolution most entries are pinned to zero (white), and the others repeat nine
-# numbers. A dense layer has to learn each entry by itself. Attention computes from the picture
-# who listens to whom, so if neighbours matter, it has to find that out.
+# numbers, each with its own colour. A dense layer has to learn each entry by itself. Attention
+# computes from the picture who listens to whom, so if neighbours matter, it has to find that out.
 #
 # ## Who's to blame?
 #
 # To save work, deep networks also halve their maps, with a *stride* of two: the kernel visits
 # only every second pixel. Our ResNet halves twice, so its map moves along [in steps of four
-# pixels](#What-a-stride-forgets), just like a ViT's patches of four. (A move by less has to be
-# learned. That's why each digit was shown at 4×4 places.)
+# pixels](#What-a-stride-forgets), just like a ViT's patches of four. A move by less has to be
+# learned. That's why each digit was shown at 4×4 places.
 #
 # But then what sets the two apart? The ViT shares weights, too: one patch embedding and
 # one MLP work at all of its places. Only one thing belongs to a single place:
@@ -315,15 +316,15 @@ figures.show(*resnets.sheets(None, three, APART, framed=True))
 
 # %% [markdown]
 # They are to blame! Without positions, the ViT reads a digit at rows and columns 14 *exactly*
-# as well as at 2. (Only how the patches cut a digit up makes a difference, so the pattern
-# repeats every four pixels.)
+# as well as at 2. Only how the patches cut a digit up makes a difference, so the pattern
+# repeats every four pixels.
 #
 # But look at home. It has lost nearly twenty points, because without positions a digit is
 # a bag of patches. So a ViT has to choose. Either it knows what is above what, and has to be
 # shown every place, or it reads everywhere, and badly.
 #
 # The ResNet has both. Its kernels see what's above what, and at the end it averages over
-# all places, so it forgets where anything was. Let's build it, and then come back to the sheets.
+# all places, so it forgets where anything was. Let's build it.
 #
 # ## A block of your own
 #
@@ -332,20 +333,18 @@ figures.show(*resnets.sheets(None, three, APART, framed=True))
 #
 # In a deep network, a map has many *channels*, one for each kernel that made it. That makes
 # looking around expensive: from 256 channels to 256, a 3×3 convolution has more than half a
-# million weights. So the branch first narrows to 64 channels with a 1×1 convolution, looks
-# around there, and widens again. This *bottleneck* has an eighth of the weights.
+# million weights. So the branch first narrows to `m` channels, say 64, with a 1×1 convolution,
+# looks around there, and widens again. This *bottleneck* has an eighth of the weights.
 
 # %% tags=["hide-input"]
 figures.show(*resnets.units("v1"))
 
 # %% [markdown]
-# *ReLU* sets everything below zero to zero. Two parts come ready-made. `norm` is a cousin of
-# LayerNorm [for maps](#A-norm-that-minds-its-own-business). `conv` is a convolution with [a
-# frame of zeros](#One-zero-too-many) around its map, so that only a stride makes the map
-# smaller. (It also [tidies its kernels](#Only-the-pattern-counts).)
-#
-# The narrow part has `m` channels, 64 in our example. Where the stream changes its size or
-# its channels, `downsample` makes it fit.
+# *ReLU* sets everything below zero to zero, and `norm` is a cousin of LayerNorm [for
+# maps](#A-norm-that-minds-its-own-business). `conv` puts [a frame of zeros](#One-zero-too-many)
+# around its map, so that only a stride makes it smaller, and gives its kernels [mean 0 and
+# deviation 1](#Only-the-pattern-counts). Where the stream changes its size or its channels,
+# `downsample` makes it fit.
 
 # %%
 conv, norm = StdConv2d, partial(nn.GroupNorm, 32, eps=1e-6)
@@ -447,14 +446,10 @@ class Plain(Block):
         return F.relu(self.norm3(self.conv3(y)))
 
 
-# %% [markdown] tags=["predict"]
+# %% [markdown]
 # Two plain networks learn to read the 2,500 small digits, without sheets. One has 2 of these
-# blocks, the other 17 and eight times the weights. (The cell also trains two with the plus, for
-# later.) **Which of the plain ones reads more of the digits that it learned from?**
-#
-# * the one with 2 blocks
-# * the one with 17 blocks
-# * there's hardly any difference
+# blocks, the other 17 and eight times the weights. Which one will read more of the digits that
+# it learned from? The cell also trains two with the plus, for later.
 
 # %% tags=["failure", "nbval-ignore-output"]
 learned = {}
@@ -469,14 +464,16 @@ for depth, block in product((2, 17), (Plain, Block)):
 # %% [markdown]
 # Seventeen blocks without a plus are hardly better than guessing, even on digits that
 # they've just been shown, three times each. So it isn't overfitting: this network can't
-# even be *trained*, at least not in three epochs at this rate, from this seed. And yet it
-# could do what the shallow one does, if fifteen of its blocks just passed on what they
-# get. But for a plain block, even passing things on is something to learn.
+# even be *trained*, at least not in three epochs at this rate, from this seed.
 #
-# With the plus, a block needn't learn that, and the deep network learns its digits best of all
-# four. (On new ones it isn't ahead: there it seems to overfit.) That was the answer of [He et
-# al. 2016a](https://arxiv.org/abs/1512.03385), who had seen 56 plain layers do worse than 20, in
-# training, too. The plus in your encoder block in [chapter 3](03_encoder.ipynb) comes from them.
+# [He et al. 2016a](https://arxiv.org/abs/1512.03385) saw 56 plain layers do worse than 20, in
+# training, too, though the added ones would only have to pass on what they get. Ours can't quite
+# do that: they squeeze 128 channels through 32, so at best they keep what matters. And without a
+# plus, even that has to be learned.
+#
+# With the plus, it comes for free, and our deep network learns its digits best of all four. On
+# new ones it isn't ahead: there it seems to overfit. The plus was He et al.'s answer, and the
+# one in your encoder block in [chapter 3](03_encoder.ipynb) comes from them.
 #
 # ## A feature map is a row of tokens
 #
@@ -486,7 +483,7 @@ for depth, block in product((2, 17), (Plain, Block)):
 #
 # So treat each place as a patch! Patch $i$, written $\mathbf{x}_p^i$, isn't raw pixels any
 # more, but what a network has made of them. Times $\mathbf{E}$, as in [chapter
-# 1](01_images.ipynb), it's a token. (`small_backbone` is our small ResNet without its end.)
+# 1](01_images.ipynb), it's a token. And `small_backbone` is our small ResNet without its end.
 
 # %% tags=["hide-input"]
 figures.show(*resnets.stem())
@@ -540,9 +537,13 @@ print(f"where it learned {near:.0%}, far away {far:.0%}")
 # In between! All over the sheet, it reads 48% on average, where the ViT read 25% and the
 # ResNet 81%. Its tokens move along with the digit, but then the ViT inside adds positions that
 # have never met one.
+
+# %% [markdown] tags=["predict"]
+# You know what to do about that. **Where will a hybrid without positions read?**
 #
-# You know what to do about that. Without positions, the ViT lost nearly twenty points at home.
-# And the hybrid?
+# * everywhere, but badly, like the ViT without them
+# * everywhere, and well
+# * still worse far away than at home
 
 # %% tags=["nbval-ignore-output"]
 free = without_positions(small_hybrid)
@@ -558,9 +559,9 @@ figures.show(*resnets.sheets(None, three, APART, framed=True))
 
 
 # %% [markdown]
-# Hardly anything, and far away it now reads more than twice as many! This hybrid doesn't
-# have to choose. The convolutions have seen what's above what before the ViT begins to
-# read, and nothing ties that ViT to a place. (One seed each.)
+# It loses only four points at home, and far away it now reads more than twice as many digits!
+# This hybrid doesn't have to choose. The convolutions have seen what's above what before the ViT
+# begins to read, and nothing ties that ViT to a place. (One seed each.)
 #
 # ## Digits everywhere
 #
@@ -598,21 +599,19 @@ three |= {f"{name}, taught\nanywhere": found for name, found in filled.items()}
 figures.show(*resnets.sheets(None, three, APART))
 
 # %% [markdown]
-# What the ResNet learns in one place, it knows four, eight and twelve pixels further on as
-# well. The ViT has to be shown each place. Now it has been, and its map is *even*, but for
-# its patches' stripes. It isn't bright, though: it's right about only 70% of the digits that
-# it *learned* from.
+# Now the ViT has been shown each place, and its map is *even*, but for its patches' stripes. It
+# isn't bright, though: it's right about only 70% of the digits that it *learned* from.
 #
-# Does it just lack practice? On a GPU, it got two million sheets. We did that with 250 digits,
-# with as many as ours, and with ten times as many.
+# Does it just lack practice? On a GPU, it got two million sheets of 250 digits, of as many as
+# ours, or of ten times as many, and was tested at all 225 places.
 
 # %% [markdown] tags=["predict"]
-# When there are 250, it sees each digit 8,000 times, all over the sheet. **What will its map
-# of new digits look like?**
+# When there are 250, it sees each digit 8,000 times. **What will its map of new digits look
+# like?**
 #
 # * bright everywhere: it's had all the practice it needs
 # * bright in some places, dark in others
-# * even, but dimmer than after more digits
+# * even, but nowhere bright
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 longer = results.read("digits-anywhere")
@@ -639,19 +638,20 @@ assert [round(share, 1) for share in at_best] == [94.0, 98.2]
 print("checked: every map is even, and more digits make it brighter")
 
 # %% [markdown]
-# Even, but dimmer! Each place had about 9,000 sheets, so none is worse than another. But this
-# ViT knows its few digits by heart, and still misreads three of ten new ones. Practice can't
-# show you a handwriting you've never seen. With 2,500 digits, practice cuts the mistakes
-# from four in ten to one in thirteen, and with 25,000 it's one in thirty. (Three seeds
-# each. The last ViT doesn't know all its own digits yet.)
+# Even, but nowhere bright! Each place had about 9,000 sheets, so no place is much worse than
+# another. But this ViT knows its few digits by heart, and still misreads three of ten new ones.
+# Practice can't show you a handwriting you've never seen. With 2,500 digits, practice, at a
+# learning rate chosen for it, cuts the mistakes from four in ten to one in thirteen, and with
+# 25,000 it's one in thirty. (Three seeds each.)
+#
+# Can a ViT learn what a convolution knows, then? Most of it, at a price. After as many sheets
+# of 2,500 digits, the ResNet reads 98.2% of the digits by which we chose the learning rates (not
+# those of the table), and the ViT 94.0% of the same. One seed each, and a higher rate might help
+# the ResNet further. With 25,000 digits, the ViT comes near: 96.8% in the table.
 #
 # So *places* make the map even, and practice and new *digits* make it bright. Nobody has told
 # a ViT that a digit stays the same when it moves. It has been shown, and now its map is
 # light from corner to corner.
-#
-# Can a ViT learn what a convolution knows, then? Most of it, at a price. After as many sheets
-# of 2,500 digits, the ResNet reads 98.2% of the ones we chose rates by, and the ViT
-# 94.0%. (One seed each; the ResNet's last rate was its best.) From 25,000, the ViT comes near.
 #
 # ## What to take with you
 #
@@ -659,9 +659,9 @@ print("checked: every map is even, and more digits make it brighter")
 #    place, it can use everywhere, as far as its strides allow. A ViT has to be shown.
 # 2. A block adds to its input, so it needn't learn to pass it on. Without the plus, a deep
 #    network may not even learn its own training pictures.
-# 3. In a hybrid, each place of a ResNet's feature map is a patch. In the paper, a small hybrid
-#    beats a ViT that had twice its compute, and [among the largest networks that lead is
-#    gone](#Six-networks-of-the-paper).
+# 3. In a hybrid, each place of a ResNet's feature map is a patch. Without positions, ours
+#    learned in a corner and read the whole sheet. In the paper, a small hybrid beats a ViT that
+#    had twice its compute, but [a large one has no lead](#Six-networks-of-the-paper).
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -674,7 +674,7 @@ print("checked: every map is even, and more digits make it brighter")
 #    doesn't the hybrid, unless it gives up its positions?
 # 5. What makes a ViT's map even, and what makes it bright?
 #
-# If the trained ViT-Ti/16 has found out by itself which patches are neighbours, there must be
+# If a trained ViT has found out by itself which patches are neighbours, there must be
 # traces. In [chapter 15](15_inside.ipynb), we look inside.
 #
 # ## Exercises
@@ -1155,15 +1155,11 @@ print("checked: it knows its shapes at every rate, and new ones by the rate")
 # one is good. (One seed. The last rate was the best, so a higher one may do better still.
 # The ResNet reads 99% or more at each of its three.)
 #
-# So look at the table again. Down to 10,000 shapes, its ViTs had a rate of 0.001, chosen by
-# runs of 600 steps. Their rows say how far you get with that, not how many pictures a ViT
-# needs. A smaller ViT in [chapter 15](15_inside.ipynb) had 0.008 and larger batches. It
-# reads 23% of new shapes after 1,000, though it knows all of those, and 85% after 10,000.
-# So pictures do count, once rate and steps are right.
-#
-# With 100,000 shapes, nobody lacks pictures: all three are as good on new ones as on their
-# own. The ViT is at 90% of both, so it could still use more steps. (A ViT with three times
-# the compute per picture is there, too.)
+# So the table's ViTs down to 10,000 shapes, at a rate of 0.001 that runs of 600 steps had
+# chosen, show how far you get with that, not how many pictures a ViT needs. Pictures do count
+# once rate and steps are right: a smaller ViT in [chapter 15](15_inside.ipynb), at 0.008, reads
+# 23% of new shapes if it learned from 1,000, all of which it knows, and 85% if it learned from
+# 10,000.
 #
 # ## Where this is in the paper
 #

@@ -276,11 +276,11 @@ with torch.no_grad():
 print(f"lower half: {test(relative, 'lower'):.0f}% right")
 
 # %% [markdown]
-# Perfect! What this network had learned was places, and at those of the lower half it had never
-# met A or B.
+# Perfect! This network had learned places, and at those of the lower half it had never met A or B.
 #
-# Was it luck, or our recipe? Here are six more networks, from six seeds, trained at half the
-# learning rate and with more weight decay. Each arrow leads from before the copy to after it:
+# Was it luck, or our recipe? Here are six more networks, from six seeds and with another recipe:
+# half the learning rate, more weight decay. So much changes that it's no ablation, only a test of the
+# copy. The dot is before it, the tip of the arrow after it:
 
 # %% tags=["hide-input"]
 before = known["relation/relative/0.5/upper/lower"]["per_seed"]
@@ -308,8 +308,8 @@ print("checked: the copy mends all six")
 # To both, as to X and Y, a column is the same thing in every row. We train them on the upper half,
 # too.
 #
-# Now you ask all of them about any two places. Begin above the line, where they're right. Then
-# move both patterns to the other half. (On the site, drag A and B.)
+# Now you ask all of them about any two places: on the site, drag A and B. Begin above the line,
+# where they're right. Then move both patterns to the other half.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 said["mended"] = ablations.tenths(relative)
@@ -321,8 +321,8 @@ ablations.Pairs(said)
 # %% [markdown]
 # Here are all places at once. Each small square is a row of A and a row of B, and bright means
 # right. The white frame holds the rows from training. In the dotted one, both patterns are below
-# the line, and the number over the map is for those. (Every pair of places is asked once here, so
-# it differs a little from the numbers above.)
+# the line, and the number over the map is for those. Every pair of places is asked once here, so
+# it differs a little from the numbers above.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 maps = {words: ablations.right_by_rows(each) for words, each in said.items()}
@@ -332,11 +332,11 @@ for words in ("1-D", "relative"):
     print(f"{words}, one pattern above and one below: {mixed:.0f}% right")
 
 # %% [markdown]
-# The first two are at home in the white frame alone. (With one pattern above and one below, they
-# beat a coin: an A in the first column is on the left, wherever B is.)
+# The first two are at home in the white frame alone. With one pattern above and one below, they
+# still beat a coin: an A in the first column is on the left, wherever B is.
 #
-# The mended one has our copy to thank. The last three know a half that they've never seen. (In
-# [six other seeds](#What's-below-a-coin) they're right there 92% of the time at worst.)
+# The mended one has our copy to thank. The last three know a half that they've never seen, and in
+# [six other runs each](#What's-below-a-coin) they know it too.
 
 # %% [markdown] tags=["predict"]
 # And if you had only their answers? Let's call an answer *sure* if its probability is above 0.9. In
@@ -418,8 +418,8 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 # A and B ask *where*, and a photograph asks *what*. So we show a ViT with three blocks 10,000
 # pictures of CIFAR-10, forty times each, and judge it on others: without positions, and with every
 # kind you've met. Like the paper, we also add a 1-D table before every layer, its own or one that's
-# shared. (Learned ones start from 0.02 or from 0.5. Lines are means of three seeds, each at the
-# learning rate that was best on yet other pictures.)
+# shared. Learned ones start from 0.02 or from 0.5. Lines are means of three seeds, each at the
+# learning rate that was best on yet other pictures.
 
 # %% tags=["hide-input"]
 photos = results.read("ablations-forty")["metrics"]
@@ -452,22 +452,23 @@ assert 2.9 < kinds[0] - none and kinds[-1] - none < 4.8
 print("checked: positions are worth points, and a loud start isn't")
 
 # %% [markdown]
-# Without positions the ViT loses three to five points, and by the [rule](#The-rule-about-luck) each
-# of these gaps is a result.
+# Without positions the ViT loses three to five points. Each of these gaps is a result by our
+# [rule](#The-rule-about-luck): it's more than three *standard errors*, further than luck is likely
+# to take it.
 #
-# And which kind is best? Of the eleven others, the best and the worst are three standard errors
-# apart. But you've picked them out of 55 pairs, and among eleven *equal* kinds, luck gets two that
-# far apart in one case of eight. So let's ask beforehand: is any of them better or worse than the
-# paper's choice, the 1-D table from 0.02? None is, not even by a hint. Nor does a [loud
-# start](#How-loud?) help. (With three seeds, we'd miss a gap of less than a point.)
+# And which kind is best? Don't pick the two ends out of eleven: [luck
+# alone](#The-rule-about-luck) can put two of so many far apart. Ask what you could have asked
+# beforehand: is any of them better or worse than the paper's choice, the 1-D table from 0.02? Not
+# one is even two errors away. But with three seeds, we can easily miss a gap of a point. (A [loud
+# start](#How-loud?) doesn't help either.)
 #
 # The paper's Table 8 looks the same. A ViT-B/16 with five labels per class of ImageNet gets 61.4%
 # without positions and 64.0 to 64.3% with any, so the authors conclude that the kind hardly
-# matters. (We haven't trained its 2-D tables in every layer.)
+# matters.
 #
 # But now you know what such a table can't show. In photographs a thing may be anywhere, in training
-# as in the test, so no place was left out. With A and B the kinds looked just as even, as long as
-# we stayed above the line!
+# as in the test, so no place was left out. Go back to the six maps and cover all but the white
+# frames: they're alike, too!
 #
 # ## What to take with you
 #
@@ -506,8 +507,8 @@ print("checked: positions are worth points, and a loud start isn't")
 # **2.** ★ Rows have six patches, and B comes five places after A in reading order. Where can B be,
 # as seen from A? And if it comes six places after?
 #
-# **3.** ★★ Ask whether A is *above* B instead, and train on the left half alone. Which of the six
-# kinds of position do you expect to fail, and where?
+# **3.** ★★ Ask whether A is *above* B instead, and train on the left half alone. Which kinds of
+# position do you expect to fail, and where?
 #
 # **4.** ★★ Write `relative_bias` for two dimensions: one table for how many columns apart, one
 # for how many rows. How many vectors are there for 6 × 6 patches? Which of the two tables is
@@ -550,17 +551,17 @@ print(f"by the offset alone: {100 * best:.0f}%")
 
 # %% [markdown]
 # The 2-D table doesn't need a class token. But the relative network doesn't learn the question any
-# more, not even in the upper half. You might say: of course, "five on" in rows of six can mean five
-# to the right, or one down and one to the *left*. But most offsets tell more than that, and the
-# last line says how often the offset alone could be right. Offsets across and down tell it every
-# time, and aren't learned either. We don't know why. Only the place seems easy to find.
+# more, not even in the upper half. True, an offset can [mislead](#Exercises), but the last line says
+# how often it could be right. Offsets across and down tell the answer every time, and aren't learned
+# either. We don't know why. Only the place seems easy to find.
 #
-# (A pencil says 76%, if all pairs of columns are equally likely. But we draw the left one first, so
-# in a third of the pictures they are the last two.)
+# (A pencil says 76%, if all pairs of columns are equally likely. But we draw the left one first,
+# from all six, and the last one moves back by one. So in a third of the pictures they are
+# the last two.)
 #
 # ### What's below a coin
 #
-# Here are six seeds of each kind of position, from the script:
+# Here are six seeds of each kind of position:
 
 # %% tags=["hide-input"]
 groups = {}
@@ -627,11 +628,12 @@ figures.show(*ablations.rates(curves))
 
 # %% [markdown]
 # Up to 0.008 the loud table is two to three points behind, and each of these gaps is a result. But
-# it likes a larger rate, and each at its own, it's one point behind, less than two errors. Most of
-# what you see here is the rate.
+# it likes a larger rate. With each at the rate that was best on yet other pictures, 0.008 and 0.032,
+# it's [one point](#The-rule-about-luck) behind, less than two errors. Most of what you see here is
+# the rate.
 #
 # Four kinds have had both starts. In each, the loud one is a little behind, and all four together are
-# a hint. So there's no loudness that's right everywhere.
+# a hint. On A and B it was the other way round, so no one starting size suits every task.
 
 # %% [markdown]
 # ### Rows, then columns
@@ -641,9 +643,8 @@ figures.show(*ablations.rates(curves))
 # along its own column. After both, information can get from any patch to any other: along the
 # row to the target's column, then up or down.
 #
-# The nice thing is that you need nothing new. A block from [chapter 3](03_encoder.ipynb)
-# doesn't know how its tokens are arranged. Give it every row as if it were a picture of its
-# own:
+# You need nothing new. A block from [chapter 3](03_encoder.ipynb) doesn't know how its tokens
+# are arranged, so give it every row as if it were a picture of its own:
 
 
 # %%
@@ -691,15 +692,14 @@ for name in ("standard, 2 blocks", "standard, 4 blocks", "axial, 2 blocks"):
 figures.show(*ablations.costs(rivals))
 
 # %% [markdown]
-# Each had one learning rate only, so don't lean on it too much. But at that rate, twice as many
-# standard blocks don't help at all in this short training, and the axial network is two points
-# better than either, which is a result by the [rule](#The-rule-about-luck).
+# At the one learning rate that we tried, twice as many standard blocks don't help in this short
+# training, and the axial network is two points better than either, which is a result by the
+# [rule](#The-rule-about-luck).
 # Without the control, you'd have said "twice the weights". With it, our best guess is built-in
 # knowledge, as with X and Y: this network knows from the start what a row is.
 #
-# And the price? Look at both panels. Compared with four standard blocks, the axial ones
-# need 28% fewer multiply-adds, and a little *more* time. (We haven't measured why.) In a wider
-# network you'd save less: at 32 wide, comparing pairs is a large part of the work. The paper met
+# And the price? Compared with four standard blocks, the axial ones
+# need 28% fewer multiply-adds, and a little *more* time. (We haven't measured why.) The paper met
 # the same surprise with an axial ResNet. Multiply-adds are a promise. Always measure.
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -820,14 +820,16 @@ print("checked: the loud start, and what four rounds say")
 # %% [markdown]
 # (In pairs, seed by seed, the errors get 4% smaller, and no verdict changes.)
 #
+# Of the eleven with positions, the best and the worst are three errors apart. But you've picked that
+# pair from 55. Among eleven *equal* kinds, luck gets two that far apart in one case of eight.
+#
 # After four rounds, at one rate, only the 2-D table's lead over *none* was a result, and 2-D was
-# almost a point ahead of 1-D. After forty, nothing is left of that point.
+# almost a point ahead of 1-D. After forty, that point is gone.
 #
 # ### Shapes, heads, and what was added since
 #
 # Two more ablations of [that network](#Who-reads-the-answer?) with its class token, each change at
-# its own rate, with three seeds. They had four rounds, so remember that point: you mostly see who
-# learns *fast*.
+# its own rate, with three seeds. They had only four rounds, so you mostly see who learns *fast*.
 #
 # If you can afford more compute, do you want more blocks, wider tokens, larger MLPs or smaller
 # patches? In the paper's Figure 8 depth helps most and width least, and smaller patches help
@@ -836,7 +838,8 @@ print("checked: the loud start, and what four rounds say")
 # %% tags=["hide-input"]
 shapes = results.read("ablations-shapes")["metrics"]
 WAYS = {"depth": ("depth/6", "depth/12"), "width": ("width/48", "width/64")}
-WAYS |= {"MLP": ("MLP/128", "MLP/256"), "patches": ("patch/16", "patch/4")}
+WAYS |= {"MLP": ("MLP/128", "MLP/256")}
+WAYS |= {"patches of 16, 8, 4 pixels": ("patch/16", "patch/4")}
 WAYS |= {"all but patches": ("all/1", "all/2")}
 ways = {way: [] for way in WAYS}
 for way, names in WAYS.items():
@@ -849,6 +852,8 @@ figures.show(*ablations.shapes(ways))
 # %% tags=["nbval-check-output", "hide-cell"]
 ahead = {x: errors_apart(x, "base", shapes) for x in shapes}
 assert ahead["patch/4"] > 3 and ahead["depth/12"] < -3
+assert all(2 < ahead[name] < 3 for name in ("patch/16", "width/64"))
+assert sum(abs(gap) < 2 for gap in ahead.values()) == 7  # and the base
 own = [
     statistics.mean(shapes[x]["train_per_seed"]) for x in ("base", "depth/12")
 ]
@@ -858,7 +863,8 @@ print("checked: small patches are ahead, and twelve blocks behind")
 # %% [markdown]
 # Two things are results. Smaller patches are ahead, as in the paper. And twelve blocks are *worse*
 # than three. Don't conclude that depth hurts: the deep network is as far behind on its own pictures,
-# so it hasn't learned them yet.
+# so it hasn't learned them yet. The widest tokens are ahead by a hint, and so are *larger* patches, at
+# less than half the compute.
 #
 # The paper's head is a linear layer that begins at zero, and in pre-training it has an extra layer.
 # Later networks added *registers*, spare tokens beside the class token; *QK-norm*, a layer norm on
@@ -883,9 +889,9 @@ print("checked: which changes the rule calls results")
 
 
 # %% [markdown]
-# By the rule, the lead of the two at the bottom is a result, and so is the extra layer's loss. But
-# a head of zeros gives the blocks nothing to learn from in the first step, and an extra layer is one
-# more thing to train. Which is ahead after forty rounds, this table can't say.
+# Three of these are results by the rule. But a head of zeros gives the blocks nothing to learn from in
+# the first step, and an extra layer is one more thing to train. Which is ahead after forty rounds, we
+# can't say.
 #
 # ## Where this is in the paper
 #
@@ -952,7 +958,8 @@ print("checked: which changes the rule calls results")
 #
 # Turn the picture by a quarter, and it's the same task. The 1-D table fails on the right half,
 # since its vectors there were never learned; 2-D, sin-cos and RoPE know rows from columns and don't
-# mind; and *none* is at a coin everywhere. With relative offsets it could have been different: rows
+# mind; and without positions, it's a coin everywhere. With relative offsets it could have been
+# different: rows
 # are six apart in reading order, so an offset says much more about above and below than about left
 # and right. But it isn't. In three runs, relative got 36%, 64% and 45% on the right half, and 1-D
 # 45%, 64% and 62%. (Turn the images with `images.mT`.)

@@ -8,8 +8,8 @@ import vitedu
 # # Without labels
 #
 # Every network in this book so far had a teacher. For each picture, somebody had written
-# down what it shows. This one has never been told anything. It has looked at 60,000
-# handwritten digits, each time with three quarters of the picture covered, and guessed
+# down what it shows. This chapter's network has never been told anything. It has looked at
+# 60,000 handwritten digits, each time with three quarters of the picture covered, and guessed
 # what was underneath.
 #
 # Here are six digits that it has never seen. We cover 37 of their 49 patches, and ask the network
@@ -230,7 +230,7 @@ def hide_first(images, mask):
 
 
 # %% [markdown]
-# Shapes fit, and nothing complains. Take the twelve visible patches of one
+# The shapes fit. Take the twelve visible patches of one
 # digit, and lay them out in other places, in the same reading order. `both` has the two
 # pictures and their masks.
 
@@ -276,8 +276,8 @@ print("check: hidden first, the encoder can't tell where its patches were")
 # ## Can you read it?
 #
 # Can anybody read what the network paints? Let's ask a network that has only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `reads`
-# says what share of 500 test digits it names correctly. `covers` is their mask by patches,
-# `hidden` by pixels.
+# says what share of 500 test digits it names correctly. `covers` says which
+# patches are hidden, and `hidden` which pixels.
 
 # %% tags=["hide-input"]
 classifier = vitedu.load("mnist-tiny")
@@ -351,21 +351,25 @@ print("check: the copy is further from the truth, and easier to read")
 # But the copy wins, and by far. Now look at its error! Its pixels are *further* from the truth
 # than our network's, and even than the mean digit's. How can a worse picture be easier to read?
 # Here are three digits that are read only if they're copied, and then three that are read only if
-# they're painted, the first of each kind:
+# they're painted, the first of each kind, with what the classifier reads:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
-    painted, copied = (
-        classifier(ways[name].clamp(-1, 1)).argmax(dim=1) == labels
-        for name in ("our network", "copied")
-    )
+    named = {
+        name: classifier(ways[way].clamp(-1, 1)).argmax(dim=1)
+        for name, way in (("painted", "our network"), ("copied", "copied"))
+    }
+painted, copied = (digit == labels for digit in named.values())
 kinds = {"copied": copied & ~painted, "painted": painted & ~copied}
 for name, digit in kinds.items():
     print(f"read only if {name}: {digit.sum()} of 500")
 six = torch.cat([digit.nonzero()[:3, 0] for digit in kinds.values()])
 rows = {"painted": filled[six], "copied": ways["copied"][six]}
 rows = {name: shown(images) for name, images in rows.items()}
-figures.show(*unlabelled.completed(shown(whole[six]), covers[six], rows))
+says = {name: digit[six].tolist() for name, digit in named.items()}
+figures.show(
+    *unlabelled.completed(shown(whole[six]), covers[six], rows, read=says)
+)
 
 # %% [markdown]
 # The copy settles for one digit, with sharp strokes. It may be the wrong one: look what becomes of
@@ -423,39 +427,20 @@ print("check: strips become a 4, and the lower half of this 4 a 9")
 # Nobody needs painted digits. But to paint them, the network may have learned something that's
 # useful once a few labels come along. The simplest use is a *linear probe*, as in [chapter
 # 13](13_few_shot.ipynb): freeze the network, and fit a linear classifier on the mean of its
-# tokens. The simple rival gets the plain pixels.
-
-# %% tags=["hide-input"]
-print(f"{'new digits (%)':15}{'pixels':>11} {'MAE, frozen':>11}")
-for words, part in {
-    "1 label of each": "shots/{}/1",
-    "10 of each": "shots/{}/10",
-    "100 of each": "probe/{}",
-}.items():
-    cells = []
-    for name in ("pixels", "mae-mnist"):
-        values = torch.tensor(record[part.format(name)]["per_seed"])
-        error = values.std().item() / len(values) ** 0.5
-        cells.append(f"{values.mean():6.1f} ± {error:.1f}")
-    print(f"{words:15}{cells[0]:>11} {cells[1]:>11}")
-
-# %% [markdown]
-# With a *single* label of each digit, MAE's features get nearly half of the new ones right, the
-# pixels only a third. It has found out by itself, to some degree, what makes two digits alike. With
-# ten of each, the pixels have caught up. Digits are easy, all white on black and in the
-# middle.
+# tokens. On digits, all white on black and in the middle, [the plain pixels catch
+# up](#Set-free,-on-digits).
 #
 # So on to photographs, CIFAR-10's, with a ViT of six blocks. It begins in four ways:
 #
 # * **from scratch**, with random weights;
 # * **MAE**, which has looked at 45,000 photographs, 28 times each, without labels;
 # * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: half of
-#   the patches are spoilt, and a linear head names [the mean colour of
-#   each](#Masked-patch-prediction);
+#   the patches are spoilt, most of them by a mask token in their place, and a linear head
+#   names [the mean colour of each](#Masked-patch-prediction);
 # * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
 #
 # The last three did the same amount of work. Now a thousand photographs get labels. First we
-# freeze all four, and fit a linear probe to each.
+# freeze all four, and fit a linear probe to each, and to the plain pixels.
 
 # %% [markdown] tags=["predict"]
 # **Which of the last three have better features than random weights?**
@@ -491,15 +476,17 @@ assert in_errors("tuned/cifar-mae/1000", scratch) > 3
 print("check: each of these differences is more than three errors")
 
 # %% [markdown]
-# Only MAE. Compare the hollow markers: frozen, the network that knows shapes is *worse* than one
-# that has learned nothing, and so, by less, is the one that names mean colours. Our guess is that
-# both have learned to drop what their own task doesn't need. (Random features are as good as
-# the plain pixels here, in the bottom row.)
+# Only MAE. Compare the hollow markers (scratch has several random starts, so more of them):
+# frozen, the network that knows shapes is *worse* than one that has learned nothing. So is the
+# one that names mean colours, by less, but with each draw of labels. Our guess is that both have
+# learned to drop what their own task doesn't need.
 #
 # Now set them free: fine-tune all weights, 400 steps for everybody. The filled markers show that
-# all three are ahead of scratch. So don't judge a start by its frozen features alone.
+# all three are ahead of scratch. So don't judge a start by its frozen features alone. But scratch
+# isn't done by then: it knows only 75% of its own photographs, and might catch up with more steps.
 #
-# But follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats each of the other three networks, trained whole on the same thousand labels.**
+# Follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats
+# each of the other three networks, trained whole for 400 steps on the same thousand labels.**
 # That layer has 1,290 weights, the whole network 800,000. And everything below it was learned
 # without a single label. (Each start was pretrained once, so another seed may move the
 # markers.)
@@ -510,7 +497,7 @@ print("check: each of these differences is more than three errors")
 # as many.
 
 # %% [markdown] tags=["predict"]
-# **With how many labels is scratch as good as MAE with 500?**
+# **In equal steps, with how many labels is scratch as good as MAE with 500?**
 #
 # * with as many
 # * with about twice as many
@@ -526,15 +513,11 @@ figures.show(*unlabelled.by_labels(cifar))
 # scratch.
 #
 # Now follow the short arrow, because it answers our question: **with 500 labels, MAE is about as
-# good as scratch with a thousand.** (In equal steps, that is. With a thousand, scratch knows three
-# quarters of its own. With five thousand it knows only half, so it isn't done, and the long arrow is
-# grey.)
+# good as scratch with a thousand, in equal steps.** With a thousand, scratch knows only 75% of its
+# own, so more steps might help it. With five thousand it knows half, and the long arrow is grey.
 #
-# And look at MPP with a thousand. It knows all its own photographs, MAE only nine in ten, and yet
-# MAE is five points ahead on new ones. Knowing your own by heart isn't what helps.
-#
-# So here's what looking is worth: **half of the labels.** It has a price: MAE's pretraining
-# went through twelve times as many pictures as the fine-tuning. But nobody had to label them. The
+# So here's what looking is worth, in equal steps: **half of the labels.** It has a price: MAE's
+# pretraining went through twelve times as many pictures as the fine-tuning. But nobody had to label them. The
 # second reading has the same [on digits](#Set-free,-on-digits), with [MPP's other
 # targets](#Three-targets) and [at full scale](#At-full-scale), and [what came after](#Since-then).
 #
@@ -555,8 +538,8 @@ figures.show(*unlabelled.by_labels(cifar))
 # 2. The painted picture isn't the point. A simple copy was easier to read, so always ask a
 #    simple rival, too.
 # 3. What matters is what the network has learned on the way. On our photographs, a linear layer
-#    on top of it beat whole networks. Set free, in equal steps, it did the work of half of the
-#    labels.
+#    on top of it beat networks trained whole for 400 steps. Set free, in equal steps, it did the
+#    work of half of the labels.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -568,8 +551,8 @@ figures.show(*unlabelled.by_labels(cifar))
 # 5. Copied digits are further from the truth than painted ones, and easier to read. How can
 #    that be?
 #
-# We've learned from many labels, from few, and now from none. But all along, the answer
-# has been one word for a whole picture. **What if we ask where things are?** That's
+# We've learned from many labels, from few, and now from none. But what we
+# wanted in the end was one word for a whole picture. **What if we ask where things are?** That's
 # [chapter 20](20_beyond.ipynb).
 #
 # ## Exercises
@@ -585,8 +568,8 @@ figures.show(*unlabelled.by_labels(cifar))
 # **2.** ★ A patch is half black (0, 0, 0) and half white (1, 1, 1). Which of the [512
 # classes](#Masked-patch-prediction) has its mean colour? And which one has pure blue?
 #
-# **3.** ★★ Set `share` to ½ and to 0.9 in the first cell. (The network was trained with
-# ¾.) What changes in the pictures? Why does it run at all, and does it run well?
+# **3.** ★★ Set `share` to ½ and to 0.9 in the first cell, and run only that cell and the drawing
+# after it: later cells count on twelve patches. What changes in the pictures? Why does it run at all, and does it run well?
 #
 # **4.** ★★ The decoder gives an answer for visible patches too. Predict: is its error
 # there smaller than at hidden patches, or larger? Then measure it with `masked_error`.
@@ -604,8 +587,8 @@ figures.show(*unlabelled.by_labels(cifar))
 #
 # The ViT paper tried this a year before MAE, in a paragraph of its appendix. *Masked patch
 # prediction* (MPP) follows BERT, which learned language by filling in missing words.
-# Half of the patches are [spoilt](#Spoiling,-to-the-letter), most of them by putting a mask token
-# in their place. So the encoder still gets all 49 tokens, and there's no decoder. Instead of pixels,
+# Half of the patches are [spoilt](#Spoiling,-to-the-letter), but none is left out. So the encoder
+# still gets all 49 tokens, and there's no decoder. Instead of pixels,
 # a linear head has to name one colour for each spoilt patch: its mean colour, with three bits for
 # each of red, green and blue.
 #
@@ -752,8 +735,8 @@ print("check: from -1 to 1, more than nine labels in ten are the same")
 # for each of them; and all pixels with a squared error. All worked, the last slightly
 # worse, and 15% of spoilt patches, as in BERT, slightly worse than half.
 # `MPPConfig(target=...)` knows all three, as `"mean"`, `"small"` and `"pixels"`. Here they are,
-# for as many multiply-adds each, and then a thousand labels. (A digit is grey, so a colour has
-# eight classes.)
+# for as many multiply-adds each, and then a thousand labels (± is the error of the mean of three
+# draws; a digit is grey, so a colour has eight classes):
 
 # %% tags=["hide-input"]
 more = record | results.read("unlabelled-targets")["metrics"] | cifar
@@ -772,15 +755,16 @@ for heading, places in {
 
 # %% [markdown]
 # On digits that's the paper's order: the first two about level, and all pixels behind, by five
-# points where features are frozen (a result; each was pretrained once).
+# points where features are frozen (a result; each was pretrained once). Set free, all three get
+# worse: after 150 steps, none knows more than two thirds of its own digits on average.
 #
 # On photographs the order turns round. All pixels are seven points ahead of the mean colour where
-# features are frozen (a result), and one where they're set free (a hint). But the question isn't
-# everything: MAE asks for pixels, too, and gets 45% frozen and 48% set free.
+# features are frozen (a result), and one where they're set free (a hint). MAE, which asks for
+# pixels, too (normalised ones), gets 45% frozen and 48% set free.
 #
 # ### Set free, on digits
 #
-# Every marker is one run with its own draw of a thousand labels.
+# Every marker is one run with its own draw of labels, on the right a thousand.
 
 # %% tags=["hide-input"]
 longer = results.read("unlabelled-labels")["metrics"]["package/1000"]
@@ -788,10 +772,12 @@ record |= {"tuned/mae-mnist, longer": longer}
 figures.show(*unlabelled.bought(record))
 
 # %% [markdown]
-# After 450 steps, MAE's start gets 94%, ten points more than the probe on pixels, and twenty more
-# than scratch. But scratch doesn't know its *own* digits yet (the dashed line). So the twenty points
-# only say that MAE's start gets there *sooner*. (On drawn shapes there's one run of each: MAE 54%,
-# scratch 23%, both of held-out shapes. That's a hint at most.)
+# On the left, a *single* label of each digit is enough for MAE's features to get nearly half of the
+# new ones right, and the pixels only a third. With ten of each, the pixels have caught up.
+#
+# On the right, after 450 steps, MAE's start gets 94%, ten points more than the probe on pixels, and
+# twenty more than scratch. But scratch doesn't know its *own* digits yet (the dashed line). So the twenty points
+# only say that MAE's start gets there *sooner*.
 #
 # Each start has its own learning rate, the best of six on a thousand held-out digits.
 #
@@ -809,7 +795,7 @@ figures.show(*unlabelled.bought(record))
 # a long sequence. It took 6.8 billion weights to reach 72.0% on ImageNet with a linear
 # probe. A patch makes one token of 256 pixels: that's what the ViT changed.
 #
-# And after it? Most of a pixel is texture that nobody needs. So ask for something more abstract. But who
+# And after it? Most of what pixels hold is texture that nobody needs. So ask for something more abstract. But who
 # knows the answer, if nobody labels? A slow copy of the network itself.
 #
 # | who | what has to be found | what came out |
@@ -835,8 +821,7 @@ figures.show(*unlabelled.bought(record))
 #
 # The paper pretrains B/16 on JFT, 300 million photographs, for a million steps of 4,096.
 # Ours have four blocks of 64 numbers and saw digits, or six of 128 and CIFAR-10, each
-# photograph 28 times at most, so they took minutes. (For the probes they were pretrained once
-# more, with the same seed.) The paper's colours have three channels,
+# photograph 28 times at most, so they took minutes. The paper's colours have three channels,
 # digits have one. It gives no code for the numbering of colours; $64 r + 8 g + b$ is ours. He
 # et al. mostly learn normalised pixels, as we did on CIFAR-10 but not on digits, with a
 # decoder of eight blocks; ours have one or two.
@@ -912,8 +897,8 @@ print(f"visible {masked_error(found, pixels, ~mask).mean():.2f}")
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# A faint upright cloud in the middle, much the same for every digit: the mask doesn't say much,
-# and darkness says nothing. With a squared error, if many answers are possible, the best one
+# A faint upright cloud in the middle, broader or narrower, but never a digit: where it's dark
+# says little. With a squared error, if many answers are possible, the best one
 # is their mean. That's also why everything that it draws is blurred.
 #
 # </details>

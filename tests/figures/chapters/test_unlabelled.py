@@ -31,15 +31,15 @@ def test_the_answer_stands_between_question_and_truth():
     for answer, truth in zip(panels[3:6], panels[6:], strict=True):
         assert np.allclose(answer, 1 - truth, atol=0.02)
     assert alt.startswith("3 handwritten digits") and "50%" in alt
-    both = {"painted": PICTURES, "copied": PICTURES}
-    figure, alt = unlabelled.completed(PICTURES, masks, both, 4)
-    assert len(figure.axes) == 12 and "painted and copied" in alt
+    both, read = {"painted": PICTURES, "copied": PICTURES}, {"copied": "719"}
+    figure, alt = unlabelled.completed(PICTURES, masks, both, 4, read)
+    assert "".join(axes.get_xlabel() for axes in figure.axes) == "719"
+    assert "painted and copied" in alt and alt.endswith("them as 7, 1, 9.")
 
 
 def test_one_digit_under_several_masks():
-    masks = torch.stack([MASK, ~MASK])
-    picture, answers = PICTURES[0], PICTURES[:2]
-    figure, alt = unlabelled.guesses(picture, masks, [1, 7], answers, [4, 9])
+    given = torch.stack([MASK, ~MASK]), [1, 7], PICTURES[:2], [4, 9]
+    figure, alt = unlabelled.guesses(PICTURES[0], *given)
     first, second = (shown(axes) for axes in figure.axes[1:3])
     assert not np.allclose(first, second)
     told = [axes.get_xlabel() for axes in figure.axes]

@@ -291,7 +291,7 @@ def rates(
     axes.set_xticks([*ticks], [f"{rate:g}" for rate in ticks])
     axes.minorticks_off()
     axes.set_xlabel("learning rate", fontsize=12)
-    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
+    axes.set_ylabel("new photographs right (%)", fontsize=12)
     axes.tick_params(labelsize=11)
     look = {"ncols": 2, "fontsize": 11, "frameon": False}
     figure.legend(loc="outside upper center", **look)
@@ -320,7 +320,7 @@ def costs(
         axes.set_xlabel(f"{words} (times)", fontsize=12)
         axes.tick_params(labelsize=11)
         bare(axes)
-    panels[0].set_ylabel("held-out accuracy (%)", fontsize=12)
+    panels[0].set_ylabel("new photographs right (%)", fontsize=12)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
         loc="outside upper center",
@@ -358,7 +358,7 @@ def shapes(
     axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
     axes.minorticks_off()
     axes.set_xlabel("multiply-adds (times the base)", fontsize=12)
-    axes.set_ylabel("held-out accuracy (%)", fontsize=12)
+    axes.set_ylabel("new photographs right (%)", fontsize=12)
     axes.tick_params(labelsize=11)
     axes.legend(fontsize=11, frameon=False)
     bare(axes)
@@ -391,20 +391,26 @@ def table_of(x: Tensor, y: Tensor) -> "tuple[Figure, str]":
 
 def hands(pairs: Sequence[tuple[int, int]]) -> "tuple[Figure, str]":
     """A row of clocks per pair: a query's column, a key's; hands turn along."""
-    figure, axes = chart(WIDTH, 0.85 * len(pairs))
+    figure, axes = chart(WIDTH, 0.85 * len(pairs) + 0.35)
     axes.axis("off")
-    axes.set(xlim=(-0.6, GRID - 0.4), ylim=(0.5 - len(pairs), 0.5))
+    axes.set(xlim=(-0.6, GRID - 0.4), ylim=(0.5 - len(pairs), 0.9))
     axes.set_aspect("equal")
     turn = np.linspace(0, 2 * np.pi, 60)
+    style = {"ha": "center", "va": "center", "fontsize": 12}
     for row, pair in enumerate(pairs):
         for column in range(GRID):
             angle = np.pi / 2 - column * np.pi / 5
             known = dict(zip(pair, (ATTENTION, CLASS), strict=True))
             color = known.get(column, "0.8")
+            if row == 0:
+                axes.text(column, 0.6, f"{column + 1}", **style)
             middle = np.array([column, -row])
             axes.plot(*(middle[:, None] + 0.42 * _on_circle(turn)), color=color)
             end = middle + 0.4 * _on_circle(angle)
             axes.plot(*zip(middle, end, strict=True), color=color, lw=3)
+            if column in pair:  # on the side away from the hand
+                letter = "QK"[pair.index(column)]
+                axes.text(*(1.5 * middle - 0.5 * end), letter, **style)
     told = "; ".join(f"columns {q + 1} and {k + 1}" for q, k in pairs)
     alt = (
         f"Rows of {GRID} clocks whose hands turn on by 36 degrees from column "

@@ -74,15 +74,18 @@ def completed(
     masks: Tensor,
     found: Tensor | Mapping[str, Tensor],
     patch: int = 4,
+    read: Mapping[str, Sequence[int]] | None = None,
 ) -> "tuple[Figure, str]":
     """Pictures (b, 1, h, w) in 0..1: what was shown, what was found, truth.
 
     `masks` (b, n) are True where a patch was hidden. Answers of several are
-    given by name.
+    given by name, and by the same name how a classifier `read` them.
     """
+    read = read or {}
     named = found if isinstance(found, Mapping) else {"completed": found}
     words = ("shown", *named, "true")
-    figure, grid = _strips(len(words), len(pictures), words)
+    labels = [f"{word},\nread as" if word in read else word for word in words]
+    figure, grid = _strips(len(words), len(pictures), labels)
     covered = [
         seen(x, mask, patch) for x, mask in zip(pictures, masks, strict=True)
     ]
@@ -90,12 +93,19 @@ def completed(
     for line, row in zip(grid, rows, strict=True):
         for axes, picture in zip(line, row, strict=True):
             draw_picture(axes, picture)
+    figure.set_figheight(figure.get_figheight() + 0.3 * len(read))
+    for line, word in zip(grid, words, strict=True):
+        for axes, digit in zip(line, read.get(word, ()), strict=False):
+            axes.set_xlabel(str(digit), fontsize=14, weight="bold")
     hidden = masks.double().mean().item()
     alt = (
         f"{len(pictures)} handwritten digits. Above, what the network was "
         f"shown: {hidden:.0%} of the patches are covered. In the middle the "
         f"pictures as {' and '.join(named)}, below as they are."
     )
+    for name, digits in read.items():
+        alt += f" {name.capitalize()}, a classifier reads them as "
+        alt += f"{', '.join(map(str, digits))}."
     return figure, alt
 
 
@@ -343,7 +353,7 @@ def by_labels(
         axes.set_xscale("log")
         axes.set_xticks(LABELS, [f"{k:,}" for k in LABELS])
         axes.minorticks_off()
-        axes.set(xlabel="labelled photographs", ylim=(0, 102))
+        axes.set(xlabel="labels (log)", ylim=(0, 102))
         axes.set_title(title, fontsize=12)
         bare(axes)
     left, right = grid

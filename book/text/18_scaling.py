@@ -112,6 +112,41 @@ for family in FAMILIES:
 print("checked: yours and the package's are the same")
 
 # %% [markdown]
+# ## Did they count alike?
+#
+# Before you draw conclusions from these lines, check that you know what the table counts.
+# Many tables print multiply-adds under the name of FLOPs. If the ViTs had been counted that
+# way, and the ResNets hadn't, you'd have doubled the ViTs' advantage out of nothing, and no
+# fit could warn you.
+#
+# So let's count one point again: the first picture's L/16 with 14 epochs, for which
+# the table prints 1,567 exaFLOPs. How many multiply-adds does its forward pass take, for
+# one photograph? `vitedu.budget` knows, from the sizes in its `vit_config`:
+
+# %%
+from vitedu.budget import macs
+
+forward = macs(vit_config("ViT-L/16"))  # the size of its head hardly matters
+print(f"{forward / 1e9:.1f} billion multiply-adds")
+
+# %% [markdown] tags=["predict"]
+# That's one photograph, and forward only. Training saw them all, fourteen times, and it also
+# goes backward ([chapter 8](08_scale.ipynb)). And a FLOP is one multiplication *or* one addition.
+#
+# **By how much do you multiply the multiply-adds of a forward pass to get the FLOPs of
+# training?**
+
+# %%
+images = 303e6 * 14
+print(f"{6 * forward * images / 1e18:.0f} exaFLOPs")
+
+# %% [markdown]
+# It's six: backward is twice the work of forward, so that's three passes' worth, of two operations
+# each. And there it is, to the last digit.
+#
+# We've done the same [for all 18](#Where-the-four-percent-went). The ViTs agree within about two
+# percent, and the ResNets within about four. So both families are counted alike.
+#
 # ## How many times?
 #
 # "A ResNet needs three times the compute" is a distance between two lines. Start on the ViTs'
@@ -119,14 +154,14 @@ print("checked: yours and the package's are the same")
 # line. In logarithms, a distance to the right is a factor.
 
 # %% tags=["hide-input"]
-figures.show(*drawings.laws(points, laws, 200.0))
+close = {196: ("L/32", (-29, 2)), 224: ("B/16", (27, -8))}
+figures.show(*drawings.laws(points, laws, 200.0, close))
 
 
 # %% [markdown]
-# From line to line it's four times. What do real networks say? Two green points are right
-# beside the start of the arrow. For the upper one, B/16, the ResNet that's about as good is
-# the blue square on the arrow, which took two and a half times as much. For the lower one,
-# L/32, it's the next blue square, and that's nearly six times.
+# From line to line it's four times. What do real networks say? For B/16, the ResNet that's
+# about as good is the blue square on the arrow, which took two and a half times as much. For
+# L/32 it's the next blue square, and that's nearly six times.
 #
 # A pair hangs on the luck of two networks. The lines take in all thirteen, so let's stay with
 # the lines.
@@ -234,57 +269,38 @@ print("checked: a ViT of each size needs about three times as much, or more")
 # %% [markdown]
 # It's the ViTs, at every size! The arrows now lead to the *left*: a ResNet had a ViT's
 # final loss after about a third of the ViT's compute. (Each arrow is the mean of nine pairs
-# of runs, and those go from 2.7 to 4.3 times.)
+# of runs, and those go from 2.7 to 4.3 times. [More about the curves](#What-size-bought).)
 #
-# If anything, the ResNets' lead is larger. The arrows end in the middle of their training,
-# and a ResNet that's trained for just that long would probably do better.
-#
-# Now follow the green curves from panel to panel. They move to the right, but they don't end
-# any lower: as far as three seeds can tell, a ViT three times as large is [no
-# better](#What-size-bought). More pictures wouldn't help either, since it's as good on new
-# shapes as on its own. So it's probably short of steps. After a third of them, the other two
-# have learned most of it, and the ViT has hardly begun. (Compute is size times steps, and you
-# can spend it on the wrong one.)
-#
-# So "two to four times" isn't a constant of nature. Perhaps the lines cross, and we're left of
-# the crossing, the paper right of it. But our arrows don't get shorter as the networks grow,
-# and the pictures and the question are different too. So we can't say what turned them around.
-#
-# ## Did they count alike?
-#
-# Back to the table. Before you draw conclusions from a number, check that you know what it
-# counts. Many tables print multiply-adds under the name of FLOPs. If the ViTs had been
-# counted that way, and the ResNets hadn't, you'd have doubled the ViTs' advantage out of
-# nothing, and no fit could warn you.
-#
-# So let's count one point again: the L/16 of the first picture with 14 epochs, for which
-# the table prints 1,567 exaFLOPs. How many multiply-adds does its forward pass take, for
-# one photograph? `vitedu.budget` knows, from the sizes in its `vit_config`:
+# Would the table's lines have told you? You only have to ask them. A teraFLOP is a
+# millionth of an exaFLOP:
 
 # %%
-from vitedu.budget import macs
+for tera in (20, 60):
+    found = times(laws["vit"], laws["resnet"], tera / 1e6)
+    print(f"{tera} teraFLOPs: {found:.0f} times")
 
-forward = macs(vit_config("ViT-L/16"))  # the size of its head hardly matters
-print(f"{forward / 1e9:.1f} billion multiply-adds")
-
-# %% [markdown] tags=["predict"]
-# That's one photograph, and forward only. Training saw them all, fourteen times, and it also
-# goes backward ([chapter 8](08_scale.ipynb)). And a FLOP is one multiplication *or* one addition.
-#
-# **By how much do you multiply the multiply-adds of a forward pass to get the FLOPs of
-# training?**
-
-# %%
-images = 303e6 * 14
-print(f"{6 * forward * images / 1e18:.0f} exaFLOPs")
+# %% tags=["nbval-check-output", "hide-cell"]
+(a, b), (c, d) = laws["vit"], laws["resnet"]
+meet = (c / a) ** (1 / (b - d))
+assert 66_000 < meet < 68_000  # exaFLOPs, 16 times the largest network
+for size, curves in zip(SIZES, by_size.values(), strict=True):
+    spent = curves["vit"][0][-1].double() / 1e6
+    said = times(laws["vit"], laws["resnet"], spent)
+    measured = ratios[f"vit-{size} over resnet-{size}"]["value"]
+    assert 149 < said < 200 and 500 < said * measured < 700
+    assert c * spent**d > 100 > a * spent**b  # percent wrong
+print(f"checked: the lines meet at {meet:,.0f} exaFLOPs, and not on our side")
 
 
 # %% [markdown]
-# It's six: backward is twice the work of forward, so that's three passes' worth, of two operations
-# each. And there it is, to the last digit.
+# Followed down to us, the lines have a ResNet need more than a *hundred* times a ViT's
+# compute, where we measured a third. They don't even turn around on our side: they cross
+# far to the right, near 67,000 exaFLOPs, and to the left they only move further apart.
 #
-# We've done the same [for all 18](#Where-the-four-percent-went). The ViTs agree within two percent,
-# and the ResNets within about four. So both families are counted alike.
+# Look at what else the ResNets' line says down here: of a hundred answers, more than a
+# hundred would be wrong. So don't follow a line that far beyond its points. And since our
+# pictures and our question aren't the table's either, we can't say what turned the families
+# around. But "two to four times" isn't a constant of nature.
 #
 # ## How sure?
 #
@@ -336,11 +352,12 @@ print("checked: the record of the package says the same")
 
 
 # %% [markdown]
-# So anything from three to six would fit the table. It's still a long way from one, so the
-# ViTs really are ahead. But whether their advantage shrinks, this table doesn't settle: the
-# two slopes are only [one and a half errors apart](#Does-it-really-shrink?).
+# So anything from three to six would fit the table. It's still a long way from one: at 200
+# exaFLOPs, the ViTs are ahead. But whether their advantage shrinks, this table doesn't
+# settle: the two slopes are only [one and a half standard errors
+# apart](#Does-it-really-shrink?).
 #
-# ## Is even that honest?
+# ## Is the interval itself honest?
 #
 # We cut off a tenth of the draws in all, so such an interval should contain the truth nine times in
 # ten. Does it? We can't know the truth about the real table, but we can invent tables whose truth
@@ -371,8 +388,8 @@ truth = times(laws["vit"], laws["resnet"], 200)
 figures.show(*drawings.invented(made_up[:3], power_law, 200.0, truth))
 
 # %% [markdown]
-# The truth was four each time (the dotted line), and that's what so few networks make of it. A
-# hidden cell invents three hundred, and asks the bootstrap for an interval on each:
+# The truth was four each time, and that's what so few networks make of it. A hidden cell
+# invents three hundred tables, and asks the bootstrap for an interval on each:
 
 # %% tags=["hide-input"]
 stretch = []
@@ -390,8 +407,8 @@ print(f"the interval contains the truth in {hits:.0%} of the tables")
 # %% [markdown]
 # It should be nine tables in ten, and it's four in five. With so few points, a bootstrap is
 # too sure of itself: six or seven points hardly show how far points like these can scatter.
-# So from here on we *stretch* the intervals by the factor that would have made nine of ten
-# hold the truth:
+# So from here on we *stretch* each interval around its best guess, by the factor that would
+# have made nine of ten hold the truth:
 
 # %% tags=["hide-input"]
 enough = stretch.quantile(0.9)
@@ -420,13 +437,13 @@ assert 2.3 < low < 2.7 and 6 < high < 7 and stretched(1200)[1] > 1.05
 print("checked: less than 90%, and none of the wider ones reaches one")
 
 # %% [markdown]
-# That's still on the hopeful side, since L/16 is among the six twice. And we've rehearsed
-# it for the mean of five at 200 exaFLOPs, so wherever else we use the same factor, take it
-# as rough.
+# That's still on the hopeful side: L/16 is among the six twice and R152x2 among the seven,
+# and two trainings of one network aren't as good as two networks. And we've rehearsed it
+# for the mean of five at 200 exaFLOPs, so take the factor as rough wherever else we use it.
 #
-# ## Which five?
+# ## Which five data sets?
 #
-# The paper's sentence is about a mean of five data sets. What does each of the five say by
+# The paper's sentence is about a mean of five data sets. What does each of them say by
 # itself, again at 200 exaFLOPs?
 
 # %% tags=["hide-input"]
@@ -443,12 +460,12 @@ figures.show(*drawings.sets(by_set, reach))
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert by_set["ImageNet"][0] < 2.3 < 10 < by_set["Flowers"][1]
-assert 40 < by_set["Flowers"][0] < 45 and by_set["ImageNet"][1] > 1.4
+assert 43.5 < by_set["Flowers"][0] < 44.5 and by_set["ImageNet"][1] > 1.4
 print("checked: it's about 2 on ImageNet, and more than 10 on Flowers")
 
 
 # %% [markdown]
-# On ImageNet it's about two, and on Flowers it's *forty*. The point is hollow, because no
+# On ImageNet it's about two, and on Flowers it's *44*. The point is hollow, because no
 # ResNet here took nearly as much compute, and it rests on very few pictures: of more than
 # six thousand flowers, the best ViT gets eighteen wrong, and the best ResNet 59.
 #
@@ -485,9 +502,8 @@ print("checked: about three times without Flowers, six without ImageNet")
 #
 # ## The sentence, with its error
 #
-# Here's all we know about the table in one picture. The paper's sentence is between the dotted
-# lines. The green line is what its table says, the dark band is the bootstrap's interval, and the
-# light one is that interval stretched. The two squares are the real pairs from the start.
+# Here's all we know about the table in one picture. The green line is what the table says, and
+# the two squares are the real pairs from the start.
 
 # %% tags=["hide-input"]
 budgets = torch.linspace(math.log(55), math.log(1200), 40).double().exp()
@@ -498,8 +514,8 @@ real = {"L/32": (196, 1126 / 196), "B/16": (224, 563 / 224)}
 figures.show(*drawings.times(budgets, ratio, *bands, real))
 
 # %% [markdown]
-# From about 200 exaFLOPs on, the green line runs between two and four. And even the light band
-# stays above one: the ViTs *are* ahead.
+# From about 200 exaFLOPs on, the green line runs between two and four. And even the light
+# band, rough as it is, stays above one all along: on this mean, the ViTs *are* ahead.
 #
 # So here's the sentence as it's remembered:
 #
@@ -508,9 +524,9 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 # And here's yours, with its error:
 #
 # > On the mean of these five sets, a ResNet needs about four times a ViT's compute at 200
-# > exaFLOPs. An interval that holds the truth in nine invented tables of ten goes from 2.5
-# > to 6.4. Without Flowers it's about three, and without ImageNet six. Whether it shrinks
-# > as compute grows, the table doesn't settle.
+# > exaFLOPs. It could be 2.5 times, or 6.4: on invented tables, such an interval holds the
+# > truth nine times in ten. Without Flowers it's about three, and without ImageNet six.
+# > Whether the advantage shrinks as compute grows, the table doesn't settle.
 #
 # Yours is less quotable, but you know what every word rests on.
 #
@@ -518,7 +534,7 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 #
 # 1. Compute and error roughly follow a power law, a straight line in logarithms. An advantage is
 #    how far to the right the other line is. Within your points that's a summary. Beyond them, it's
-#    [a hope](#Beyond-the-points).
+#    [a hope](#Beyond-the-points), and ours [failed](#Left-of-the-table).
 # 2. A few points give you a number, and the bootstrap says how little to trust it. Rehearse it on
 #    invented tables, and you know how little to trust the bootstrap.
 # 3. No fit warns you of a wrong unit, or of an average that hangs on one data set.
@@ -568,7 +584,7 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 #
 # The paper prints two numbers about what L/16 cost, many pages apart. Table 2 says that
 # pretraining took 680 *core-days*: 680 cores of a TPUv3 for one day, or 68 for ten. Table 6 says
-# that it took 1,567 exaFLOPs. The paper doesn't put the two side by side, so let's do it:
+# that it took 1,567 exaFLOPs. Let's put the two side by side:
 
 # %%
 exaflops, core_days = 1567, 680
@@ -644,32 +660,41 @@ print("checked: without them, all seven are within 1% of the table")
 # ### Does it really shrink?
 #
 # The advantage shrinks if the ResNets' slope is the steeper one. Is it? Take the rule of [chapter
-# 5](05_mnist.ipynb), where two errors are a hint and three are a result. For the error, take the
-# spread of the draws:
+# 5](05_mnist.ipynb): two standard errors are a hint, and three are a result. The standard
+# error is the spread of the draws:
 
 
 # %%
 def apart(vit, resnet, draws):
-    """How many errors the slopes are apart; above 0: it shrinks."""
+    """How many standard errors apart; above 0: it shrinks."""
     spread = (draws[0][1] - draws[1][1]).std()
     return (vit[1] - resnet[1]) / spread
 
 
 found = apart(laws["vit"], laws["resnet"], (vits, resnets))
 without = apart(vit, resnet, draws)  # those of the other four sets
-print(f"the slopes are {found:.1f} errors apart")
+print(f"the slopes are {found:.1f} standard errors apart")
 print(f"and without Flowers {without:.1f}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert 1.3 < found < 1.7
 assert 0.8 < without < 1
-print("checked: fewer than two errors")
+print("checked: fewer than two standard errors")
 
 
 # %% [markdown]
 # Fewer than two, and these draws are too sure of themselves.
 #
 # ### What size bought
+#
+# From panel to panel, our green curves move to the right, but they don't end any lower: as
+# far as three seeds can tell, a ViT three times as large is no better. More pictures wouldn't
+# help either, since it's as good on new shapes as on its own. So it's probably short of steps.
+# After a third of them, the other two have learned most of it, and the ViT's loss is still
+# above one. (Compute is size times steps, and you can spend it on the wrong one.)
+#
+# The arrows end in the middle of the ResNets' training. A ResNet that's trained for just that
+# long would probably do better, so if anything its lead is larger.
 #
 # Do the final losses of a family's nine runs follow a power law? Ask your own two functions,
 # once about the 10,000 test shapes, and once about the 4,000 by which we chose the rates. (A
@@ -790,7 +815,6 @@ print(f"or anywhere from {low:.0f} to {high:.0f}")
 #
 # * The paper shows the points and one sentence. The lines, the intervals and the numbers
 #   per data set are ours.
-# * Our own networks are tiny, and both learn and are tested on drawn shapes.
 # * The paper's networks were fine-tuned once per set, as far as Table 6 says, so we can't
 #   separate the luck of a run from the quality of a network.
 #
@@ -812,8 +836,8 @@ print(f"or anywhere from {low:.0f} to {high:.0f}")
 #    because a multiply-add is two operations.
 # 2. Accuracies level off at a hundred percent. Errors can go on falling by the same factor, so in
 #    logarithms they make a line.
-# 3. The ResNets' line falls faster. Look at the slopes in many draws: they're [fewer than two errors
-#    apart](#Does-it-really-shrink?), so we don't know.
+# 3. The ResNets' line falls faster. Look at the slopes in many draws: they're [fewer than two
+#    standard errors apart](#Does-it-really-shrink?), so we don't know.
 # 4. Whether other networks would have followed the same line: draws from six can't show you a seventh.
 # 5. At which budget, to which error, on which data? Counted in which unit? And from how many
 #    networks?

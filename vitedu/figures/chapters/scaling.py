@@ -60,10 +60,12 @@ def laws(
     points: Points,
     laws: Mapping[str, tuple[Tensor, Tensor]],
     budget: float,
+    named: Mapping[float, tuple[str, tuple[float, float]]] | None = None,
 ) -> "tuple[Figure, str]":
     """Errors (n,) over costs (n,) with lines (a, b), both axes in logarithms.
 
-    An arrow leads from the ViTs' line at `budget` to the ResNets'.
+    An arrow leads from the ViTs' line at `budget` to the ResNets'. `named` are
+    the names of some ViTs, by what they cost, and how far off they're written.
     """
     figure, axes = chart(WIDTH, 4)
     axes.set_yscale("log")
@@ -77,6 +79,9 @@ def laws(
         words = rf"{name}: $E = {a:.0f}\,C^{{{b:.2f}}}$"
         axes.plot([], [], marker, color=color, label=words)
         told.append(f"{name} {a:.1f} times C to the power {b:.3f}")
+    for x, y in zip(*(each.tolist() for each in points["vit"]), strict=True):
+        if named and x in named:
+            note(axes, named[x][0], (x, y), named[x][1], 11, color=ATTENTION)
     times, start = _arrow(axes, laws, budget)
     note(axes, times, start, (0, 8), 11, color=CLASS, weight="bold")
     _costs(axes)
@@ -125,6 +130,8 @@ def invented(
         axes.set_yticks([4, 5, 6, 8, 10], ["4", "5", "6", "8", "10"])
         axes.tick_params(labelsize=11)
         bare(axes)
+    if truth:
+        note(panels[0], "truth", (budget * truth, 9.3), (4, 0), 11)
     panels[0].set_ylabel("error $E$ (%)", fontsize=12)
     figure.supxlabel("compute $C$ (exaFLOPs)", fontsize=12)
     alt = (

@@ -267,7 +267,8 @@ print(f"one head, no pictures{share(others):>51.1%}")
 # Then the last column. The head without weights has no trouble: it compares. The ViT is wrong three
 # times in ten, even after ten thousand pictures, so much of what it knows is about its own sixteen
 # glyphs. The ResNet does better here: the difference is more than nine times its error, and [chapter
-# 5](05_mnist.ipynb) asks for three. (But [not always](#More-about-new-glyphs).) A bias
+# 5](05_mnist.ipynb) asks for three. (With more pictures, at another
+# rate, [its lead was gone](#More-about-new-glyphs).) A bias
 # makes something quick to learn, but not always the rule that you had in mind.
 #
 # ## Off the grid again
@@ -387,8 +388,8 @@ print("checked: the hybrid is close; the ResNet compares from 3 times as many")
 
 # %% [markdown]
 # On the upper left, three hundred pictures are enough for all three. Move the glyphs, one panel to
-# the right, and the ViT needs more: its solid line begins far below the dashed one and rises to
-# it. Or ask the other question, one panel down, and it's the ResNet that does.
+# the right, and all three need more, the ViT the most: its solid line begins far below the dashed one
+# and rises to it. Or ask the other question, one panel down, and it's the ResNet.
 #
 # Now do both. With up to three thousand pictures, the ViT's lines are far apart again, yet more
 # pictures hardly lift the solid one: they pull the dashed one down. From ten thousand on they meet
@@ -407,7 +408,7 @@ print("checked: the hybrid is close; the ResNet compares from 3 times as many")
 # Moving the glyphs tested one of the two things that a convolution knows from birth: a thing is the
 # same thing wherever it is. What about the other, that neighbours belong together? Cut a picture
 # into pieces, and put them back in another order. Everything is still there, and only the
-# neighbours have changed.
+# pieces have new neighbours.
 
 
 # %%
@@ -452,6 +453,7 @@ print("checked: the ResNet and its lead lose, the ViT doesn't")
 # %% [markdown]
 # The shuffle costs the ResNet three points. It learns its own digits in pieces just as well, but
 # they teach it less about new ones. A bias that fits can stand in for pictures.
+# (It still leads by eight points, perhaps because every piece has kept its own pixels together.)
 #
 # It costs the ViT nothing: its table of positions begins at random, so to a new ViT no order is more
 # natural than another.
@@ -546,9 +548,9 @@ figures.show(*bias.jumbled(jumbled))
 #
 # ## What to take with you
 #
-# 1. Before you ask for more data, look at how many of its *own* pictures a network gets right. If
-#    it's no better there than with new ones, try more steps, another rate or another network. If
-#    it's much better there, these are too few, and only a try tells whether more will do.
+# 1. Before you ask for more data, look at how many of its *own* pictures a network gets right,
+#    beside new ones. If it's poor at both, try more steps, another rate or another network. If it's
+#    much better with its own, these are too few, and only a try tells whether more will do.
 # 2. A convolution shares its weights between places, attention shares them between pairs of
 #    places. Which of the two needs more data depends on what you ask.
 # 3. A ViT takes no order of its patches for granted. It learns it, with its table of positions.
@@ -750,8 +752,7 @@ for row in ("vit-same-300", "resnet-same-1k"):
 # ### More about new glyphs
 #
 # Rates are chosen with the glyphs that a network knows, so for new ones another may be better. On
-# the grid, after thirty thousand pictures and with an eighth of the rate, the ResNet gets 67% of
-# them in place of 84%, no more than the ViT. The hybrid gets at least 80% in every run, from a
+# the grid, after thirty thousand pictures and with an eighth of the rate, the ResNet gets 67% of them, where after ten thousand it got 84%. That's no more than the ViT. The hybrid gets at least 80% in every run, from a
 # thousand pictures on.
 #
 # Anywhere, after ten thousand pictures, the hybrid is right in 83%. The two of the ResNet's runs

@@ -268,7 +268,7 @@ print("checked: a ViT of each size needs about three times as much, or more")
 
 # %% [markdown]
 # It's the ViTs, at every size! The arrows now lead to the *left*: a ResNet had a ViT's
-# final loss after about a third of the ViT's compute. (Each arrow is the mean of nine pairs
+# final loss after less than a third of the ViT's compute. (Each arrow is the mean of nine pairs
 # of runs, and those go from 2.7 to 4.3 times. [More about the curves](#What-size-bought).)
 #
 # Would the table's lines have told you? You only have to ask them. A teraFLOP is a
@@ -294,13 +294,12 @@ print(f"checked: the lines meet at {meet:,.0f} exaFLOPs, and not on our side")
 
 # %% [markdown]
 # Followed down to us, the lines have a ResNet need more than a *hundred* times a ViT's
-# compute, where we measured a third. They don't even turn around on our side: they cross
+# compute, where we measured less than a third. Nor do they meet on our side: they cross
 # far to the right, near 67,000 exaFLOPs, and to the left they only move further apart.
 #
 # Look at what else the ResNets' line says down here: of a hundred answers, more than a
 # hundred would be wrong. So don't follow a line that far beyond its points. And since our
-# pictures and our question aren't the table's either, we can't say what turned the families
-# around. But "two to four times" isn't a constant of nature.
+# pictures and our question aren't the table's either, we can't say what turned the families around. (Our ViTs were probably short of steps.) But "two to four times" isn't a constant of nature.
 #
 # ## How sure?
 #
@@ -465,8 +464,8 @@ print("checked: it's about 2 on ImageNet, and more than 10 on Flowers")
 
 
 # %% [markdown]
-# On ImageNet it's about two, and on Flowers it's *44*. The point is hollow, because no
-# ResNet here took nearly as much compute, and it rests on very few pictures: of more than
+# On ImageNet it's about two, and on Flowers it's *44*. The point is hollow because no
+# ResNet here took nearly as much compute. It also rests on very few pictures: of more than
 # six thousand flowers, the best ViT gets eighteen wrong, and the best ResNet 59.
 #
 # What's left of the mean without that set? A hidden cell leaves out each of the five in
@@ -502,8 +501,8 @@ print("checked: about three times without Flowers, six without ImageNet")
 #
 # ## The sentence, with its error
 #
-# Here's all we know about the table in one picture. The green line is what the table says, and
-# the two squares are the real pairs from the start.
+# Here's the mean of the five sets in one picture. The green line is what the table says, and
+# the two squares are the real pairs.
 
 # %% tags=["hide-input"]
 budgets = torch.linspace(math.log(55), math.log(1200), 40).double().exp()
@@ -534,7 +533,7 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 #
 # 1. Compute and error roughly follow a power law, a straight line in logarithms. An advantage is
 #    how far to the right the other line is. Within your points that's a summary. Beyond them, it's
-#    [a hope](#Beyond-the-points), and ours [failed](#Left-of-the-table).
+#    [a hope](#Beyond-the-points), and [ours](#Left-of-the-table) ended with more mistakes than pictures.
 # 2. A few points give you a number, and the bootstrap says how little to trust it. Rehearse it on
 #    invented tables, and you know how little to trust the bootstrap.
 # 3. No fit warns you of a wrong unit, or of an average that hangs on one data set.

@@ -526,10 +526,9 @@ figures.show(*recipe.brings(rows, 2 * error))
 #
 # ## Three times as long
 #
-# Does this hold in a longer run, too? We took 45,000 pictures and patches of 4, and flipped
+# Does this hold with more pictures, smaller patches and a longer run? We took 45,000 pictures and patches of 4, and flipped
 # seven of the switches again, for 8 epochs and for 24 (stochastic depth only for 24). These are
-# single runs, each with a cosine of its own. Three twins, each measured twice, put two errors
-# at roughly two points.
+# single runs, each with a cosine of its own. Three twins, each measured twice, put two errors at roughly two points, and from three twins that *is* rough.
 
 # %% [markdown] tags=["predict"]
 # In 8 epochs, shifts and mirrors brought nothing. Now let the run last 24. **How many points
@@ -585,7 +584,7 @@ print(f"two errors of two single runs: {2 * long_error:.1f}")
 # nearly all of its own pictures by heart. With them, it went on from 62% to 74. So what was
 # useless in the short run is what the long run can't do without.
 #
-# Nothing else has changed sides: mixing and RandAugment still do harm, and four ingredients
+# Nothing else has moved into the band or out of it: mixing and RandAugment still do harm, and four ingredients
 # are in the band again. Even decay is, though it now has time to shrink a weight [by a
 # third](#What-decay-leaves).
 #

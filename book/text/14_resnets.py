@@ -341,8 +341,7 @@ figures.show(*resnets.units("v1"))
 
 # %% [markdown]
 # *ReLU* sets everything below zero to zero, and `norm` is a cousin of LayerNorm [for
-# maps](#A-norm-that-minds-its-own-business). `conv` puts [a frame of zeros](#One-zero-too-many)
-# around its map, so that only a stride makes it smaller, and gives its kernels [mean 0 and
+# maps](#A-norm-that-minds-its-own-business). `conv` adds [zeros at the edges](#One-zero-too-many) of its map, so that only a stride makes it smaller, and gives its kernels [mean 0 and
 # deviation 1](#Only-the-pattern-counts). Where the stream changes its size or its channels,
 # `downsample` makes it fit.
 
@@ -647,7 +646,7 @@ print("checked: every map is even, and more digits make it brighter")
 # Can a ViT learn what a convolution knows, then? Most of it, at a price. After as many sheets
 # of 2,500 digits, the ResNet reads 98.2% of the digits by which we chose the learning rates (not
 # those of the table), and the ViT 94.0% of the same. One seed each, and a higher rate might help
-# the ResNet further. With 25,000 digits, the ViT comes near: 96.8% in the table.
+# the ResNet further. With ten times the digits, the ViT comes near: 96.8% in the table.
 #
 # So *places* make the map even, and practice and new *digits* make it bright. Nobody has told
 # a ViT that a digit stays the same when it moves. It has been shown, and now its map is
@@ -1061,7 +1060,7 @@ for name in ("ViT-B/16", "R50x1", "R50+ViT-B/16"):
 # | R50+ViT-L/16 | 87.12% | 1,668 |
 #
 # The small hybrid is ahead even of a ViT that gets twice its compute. Between the two
-# largest networks, that lead is gone. So what a convolution knows helps while compute is
+# largest networks, that lead is gone. So a ResNet in front of a ViT helps while compute is
 # scarce, and a ViT that has had enough of it does as well without. (All six had the same
 # photographs, so the table can't tell what fewer of them would change. Figure 4 does: from
 # nine million photographs, a ResNet-50 beats a ViT-B/32 that costs about as much, and from 90
@@ -1121,7 +1120,7 @@ for record in (race, families):
     print(f"{record['hardware']}, {record['date']}: {record['command']}")
 
 # %% [markdown]
-# If you only read the column of new shapes down to 10,000, you'd say that a ViT needs far
+# If you only read the column of new shapes, up to 10,000, you'd say that a ViT needs far
 # more pictures. But with 10,000, the ViT doesn't read those that it *learned* from any
 # better, and neither does the hybrid. So it isn't pictures that they lack. Is it steps? On
 # a GPU, the ViT had eight times the compute, 2,000 shapes, and four learning rates:
@@ -1155,7 +1154,7 @@ print("checked: it knows its shapes at every rate, and new ones by the rate")
 # one is good. (One seed. The last rate was the best, so a higher one may do better still.
 # The ResNet reads 99% or more at each of its three.)
 #
-# So the table's ViTs down to 10,000 shapes, at a rate of 0.001 that runs of 600 steps had
+# So the table's ViTs with up to 10,000 shapes, at a rate of 0.001 that runs of 600 steps had
 # chosen, show how far you get with that, not how many pictures a ViT needs. Pictures do count
 # once rate and steps are right: a smaller ViT in [chapter 15](15_inside.ipynb), at 0.008, reads
 # 23% of new shapes if it learned from 1,000, all of which it knows, and 85% if it learned from

@@ -142,8 +142,9 @@ print(f"they differ by {(one - other).abs().max():.0e}")
 
 # %% [markdown]
 # Nothing but rounding. You know why from [chapter 4](04_vit.ipynb): without positions a
-# picture is a *set* of patches, and both pictures have the same set. One of them is a "yes"
-# and the other a "no", so a network that can't tell them apart is right half of the time,
+# picture is a *set* of patches, and both pictures have the same set. One of them is a "yes" and
+# the other a "no". It's the same if you exchange A and B, and then both pictures are equally
+# likely. So a network that can't tell them apart is right half of the time,
 # however long you train it.
 #
 # ## Columns and rows
@@ -477,8 +478,9 @@ print("checked: positions are worth points, and a loud start isn't")
 #    three to five points.
 # 2. With one vector per patch, a network has to be shown which of them share a column. With X and
 #    Y, sin-cos and RoPE, that's built in.
-# 3. A name proves nothing: copying eighteen vectors showed what "relative" had learned.
-# 4. Test where training never went. There a network can be wrong and nearly as sure as ever.
+# 3. A name proves nothing: copying eighteen vectors a block showed what "relative" had learned.
+# 4. Test where training never went. There a network can be no better
+#    than a coin, and sure of itself four times in five.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -555,8 +557,8 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # how often it could be right. Offsets across and down tell the answer every time, and aren't learned
 # either. We don't know why. Only the place seems easy to find.
 #
-# (A pencil says 76%, if all pairs of columns are equally likely. But we draw the left one first,
-# from all six, and the last one moves back by one. So in a third of the pictures they are
+# (A pencil says 76%, if all pairs of columns are equally likely. But we draw the left column first,
+# from all six, and if it's the last, we take the one before it. So in a third of the pictures they are
 # the last two.)
 #
 # ### What's below a coin
@@ -629,7 +631,7 @@ figures.show(*ablations.rates(curves))
 # %% [markdown]
 # Up to 0.008 the loud table is two to three points behind, and each of these gaps is a result. But
 # it likes a larger rate. With each at the rate that was best on yet other pictures, 0.008 and 0.032,
-# it's [one point](#The-rule-about-luck) behind, less than two errors. Most of what you see here is
+# it's [one point](#The-rule-about-luck) behind, less than two errors. Much of what you see here is
 # the rate.
 #
 # Four kinds have had both starts. In each, the loud one is a little behind, and all four together are

@@ -64,7 +64,7 @@ figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
 
 # %% [markdown]
 # Cover the bottom row and try to read the middle one. (The sharp squares are what it was
-# shown.) The 0 and the 6 come out well, some you may be able to guess, and the
+# shown.) The 0 comes out well, some you may be able to guess, and the
 # 9 is hardly more than a cloud. But look at what it had to go on: twelve scraps, about half of
 # them black. To get even this far, you have to know where strokes go on, and how far. Nobody told
 # it that.
@@ -478,7 +478,7 @@ print("check: each of these differences is more than three errors")
 # %% [markdown]
 # Only MAE. Compare the hollow markers (scratch has several random starts, so more of them):
 # frozen, the network that knows shapes is *worse* than one that has learned nothing. So is the
-# one that names mean colours, by less, but with each draw of labels. Our guess is that both have
+# one that names mean colours, by less, but with each draw of labels (MPP's [finer targets](#Three-targets) do better). Our guess is that both have
 # learned to drop what their own task doesn't need.
 #
 # Now set them free: fine-tune all weights, 400 steps for everybody. The filled markers show that
@@ -516,7 +516,7 @@ figures.show(*unlabelled.by_labels(cifar))
 # good as scratch with a thousand, in equal steps.** With a thousand, scratch knows only 75% of its
 # own, so more steps might help it. With five thousand it knows half, and the long arrow is grey.
 #
-# So here's what looking is worth, in equal steps: **half of the labels.** It has a price: MAE's
+# So here's what looking is worth beside 500 labels, in equal steps: **about 500 more.** It has a price: MAE's
 # pretraining went through twelve times as many pictures as the fine-tuning. But nobody had to label them. The
 # second reading has the same [on digits](#Set-free,-on-digits), with [MPP's other
 # targets](#Three-targets) and [at full scale](#At-full-scale), and [what came after](#Since-then).
@@ -535,11 +535,11 @@ figures.show(*unlabelled.by_labels(cifar))
 #
 # 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. If
 #    the encoder sees only what isn't hidden, that's cheap. Add positions before you hide.
-# 2. The painted picture isn't the point. A simple copy was easier to read, so always ask a
+# 2. The painted picture isn't the point. Our classifier found a simple copy easier to read, so always ask a
 #    simple rival, too.
 # 3. What matters is what the network has learned on the way. On our photographs, a linear layer
-#    on top of it beat networks trained whole for 400 steps. Set free, in equal steps, it did the
-#    work of half of the labels.
+#    on top of it beat networks trained whole for 400 steps. Set free with 500 labels, it did
+#    about as well as scratch with 1,000, in equal steps.
 #
 # **Five questions** ([answers](#Solutions))
 #

@@ -351,7 +351,8 @@ two_epochs(torch.optim.AdamW)
 #
 # Should *every* number decay, then? Shrink the scale of a LayerNorm, and you turn down the
 # volume of a whole block. So usually only *kernels* decay, the matrices of dense layers and
-# convolutions. For that you give the optimizer two *groups*:
+# convolutions. ([Here](#The-record-in-numbers) it makes no difference.) For that you give the
+# optimizer two *groups*:
 
 
 # %%

@@ -781,10 +781,11 @@ print("checked: the ResNet with new glyphs, on the grid")
 
 # %% tags=["hide-input"]
 ends = {}
-for name in ("overlap", "patches-2"):
+said = {"overlap": "overlapping patches", "patches-2": "patches of two pixels"}
+for name, words in said.items():
     by_rate = record[f"{name}-same-off-fresh"]["per_seed_by_lr"]
     ends[name] = sorted(value for seeds in by_rate.values() for value in seeds)
-    print(f"{name}, new pictures:")
+    print(f"{words}, new pictures:")
     print(*(f"{value:.0f}" for value in ends[name]), "%")
 
 # %% tags=["hide-cell", "nbval-check-output"]

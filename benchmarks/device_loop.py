@@ -100,12 +100,7 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    def update() -> None:
-        optimizer.zero_grad()
-        gradients_and_step()
-
-    if device.type == "cuda":
-        update = replayed(gradients_and_step, optimizer) or update
+    update = updates(gradients_and_step, optimizer, device)
     for step in range(steps):
         rate = warmup_cosine(step + 1, lr, steps + 1, steps // 10)
         for group in optimizer.param_groups:
@@ -115,6 +110,22 @@ def train(
         update()
         if watch is not None and (step + 1) % (steps // WATCHED) == 0:
             watch(step + 1)
+
+
+def updates(
+    gradients_and_step: Callable[[], None],
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+) -> Callable[[], None]:
+    """What makes one update; on a GPU a graph, unless it can't be captured."""
+
+    def update() -> None:
+        optimizer.zero_grad()
+        gradients_and_step()
+
+    if device.type == "cuda":
+        return replayed(gradients_and_step, optimizer) or update
+    return update
 
 
 def replayed(

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from device_loop import replayed
+from device_loop import updates
 from kept import climb, kept_with_time, read
 from recorded import result_fields
 from torch import Tensor, nn
@@ -109,10 +109,9 @@ def train(
 ) -> None:
     """AdamW with warm-up and cosine on sheets that are new at each step."""
     model.train()
-    is_cuda = DEVICE.type == "cuda"
     rate = torch.tensor(0.0, device=DEVICE)
     optimizer = torch.optim.AdamW(
-        model.parameters(), rate, fused=True, capturable=is_cuda
+        model.parameters(), rate, fused=True, capturable=rate.is_cuda
     )
     generator = torch.Generator().manual_seed(seed)
     size = STEPS, BATCH
@@ -129,12 +128,7 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    def update() -> None:
-        optimizer.zero_grad()
-        gradients_and_step()
-
-    if is_cuda:
-        update = replayed(gradients_and_step, optimizer) or update
+    update = updates(gradients_and_step, optimizer, DEVICE)
     for step in range(STEPS):
         for group in optimizer.param_groups:
             group["lr"].fill_(warmup_cosine(step, lr, STEPS, STEPS // 10))

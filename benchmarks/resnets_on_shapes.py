@@ -8,12 +8,12 @@ an image are the same for all three on as many images: 1,500 steps of the ViT,
 in batches of 64, or with --long as many that it knows its training images in
 the end, in batches of 128 (by `device_loop`, whose updates are graphs on a
 GPU). In the short ones the ResNet also learns by SGD, the question of the
-paper's Table 7. Each network and optimizer has the
-best of growing rates on 1,000 of 3,000 training images, held out; a rate at the
-edge is followed by one further on. Each training leaves a file in `runs`; what
-has one is not repeated, and several of these may run at once. The rows whose
-three seeds are there are in `vitedu/results/resnets-on-shapes.json` or
-`resnets-long.json`; with --rates the latter has what the rates reached, n = 1.
+paper's Table 7. Each network and optimizer has the best of growing rates on
+1,000 of 3,000 training images, held out; a rate at the edge is followed by one
+further on. Each training leaves a file in `runs`; what has one is not repeated,
+and several of these may run at once. The rows whose three seeds are there are
+in `vitedu/results/resnets-on-shapes.json` or `resnets-long.json`; with --rates
+the latter has what the rates reached, n = 1.
 """
 
 import argparse

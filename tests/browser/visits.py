@@ -178,7 +178,7 @@ class Visit:
         )
 
     def begins_with_a_picture(self):
-        """Whether the first screen has one, before anything folded."""
+        """Whether one begins well above the window's end, before any fold."""
         picture, fold = self.page.evaluate(
             """["img", "details"].map((name) => document.querySelector(
               `article ${name}`).getBoundingClientRect().top + scrollY)"""

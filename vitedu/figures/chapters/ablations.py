@@ -288,7 +288,7 @@ def rates(
             f"{x[best]:g}, {means[-1]:.1f} at {x[-1]:g}"
         )
     axes.set(xscale="log")
-    axes.set_xticks([*ticks], [f"{rate:g}" for rate in ticks])
+    axes.set_xticks(sorted(ticks), [f"{x:g}" for x in sorted(ticks)])
     axes.minorticks_off()
     axes.set_xlabel("learning rate", fontsize=12)
     axes.set_ylabel("new photographs right (%)", fontsize=12)

@@ -51,7 +51,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SEEDS = (0, 1, 2)
 STEPS, BATCH = 2_000, 256
 RATES, LIMITS = (2e-3, 4e-3, 8e-3), (2.5e-4, 6.4e-2)
-GROWING = ("vit-11", "resnet-11", "vit-36", "resnet-36")
+GROWING = ("vit-6", "resnet-6", "vit-20", "resnet-20")
 DATA = {"1k": 1_000, "3k": 3_000, "10k": 10_000, "30k": 30_000}
 SHOTS, DRAWS = (5, 10), 5
 # of each part: seed, first image, how many, classes; drawn by thousands

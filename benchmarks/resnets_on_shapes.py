@@ -152,6 +152,10 @@ ROWS = [
 ]
 
 
+# the dear ones last
+LONG_ROWS = [Row(net, size) for size in ("3k", "1k", "10k") for net in NETWORKS]
+
+
 @cache
 def shapes(images: str) -> Dataset:
     """Drawn once; a larger set begins with every smaller."""
@@ -309,10 +313,10 @@ def metric(
 
 def work(how: Length) -> bool:
     """Measure what nobody else is at; whether all of it is there."""
-    rows = [row for row in ROWS if how is SHORT or row != SGD]
+    rows = ROWS if how is SHORT else LONG_ROWS
     metrics = {}
     # rates first, so that nobody has to wait for them for long
-    for row in rows[: len(RATES)]:
+    for row in rows[: len(NETWORKS)]:
         rates_of(row.network, row.optimizer, how)
     for row in rows:
         rates = rates_of(row.network, row.optimizer, how)

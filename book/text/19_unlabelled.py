@@ -442,7 +442,7 @@ print("check: each of these differences is more than three errors")
 # Then follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats
 # each of the other three networks, trained whole for 400 steps on the same thousand labels.** That
 # layer has 1,290 weights, the whole network 800,000. And everything below it was learned without a
-# single label. (Set free, MAE and MPP show three pretrainings each, and the order stays. All else
+# single label. (Set free, MAE and MPP show three pretrainings each, and the order stays. The rest
 # shows one.)
 #
 # ## Three kinds of pictures
@@ -552,8 +552,8 @@ print("checked: on digits scratch is ahead, for as much compute")
 # ```
 #
 # `mine.png` shows what was left of your picture, what your own network made of it, and the
-# original, at 32 pixels. Expect the right colours in a blur; the recipe's own 20,000 steps take a
-# night. Then sort a few pictures into class folders, and see what looking first buys *you*:
+# original, at 32 pixels. Expect the right colours in a blur, because the recipe's own 20,000 steps
+# take a night. Then sort a few pictures into class folders, and teach it their names:
 #
 # ```
 # vitedu train finetune data=LABELLED weights=runs/mae-shapes-…

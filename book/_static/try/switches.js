@@ -509,7 +509,7 @@
     const [first, seen] = drawn("what it sees",
       { tabindex: 0, role: "application", keydown: press });
     const [second, whole] = drawn("completed");
-    const [third, original] = drawn("as it is; write here",
+    const [third, original] = drawn("as it is (write here)",
       { class: "try-pad" });
     let isSample = true; // the first stroke clears it
     const digits = Object.fromEntries([...Array(10).keys()].map((x) => [x, x]));
@@ -519,7 +519,7 @@
     const named = make("div");
     digit.value = 4;
     place.append(make("p", { class: "try-head" },
-      "Cover and uncover patches on the left"),
+      "Cover and uncover patches on the left, write a digit on the right"),
     make("div", { class: "try-three" }, first, second, third),
     make("p", { class: "try-buttons" }, asked,
       make("button", { type: "button", click: shuffle },

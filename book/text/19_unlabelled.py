@@ -695,7 +695,8 @@ figures.show(*unlabelled.by_labels(cifar))
 # Three bits are eight levels. So a colour has $8 \cdot 8 \cdot 8 = 512$ classes, and the
 # question becomes the one you know: which class is it? A patch that's half black and half white has
 # the mean (½, ½, ½), so each level is $8 \cdot ½ = 4$, and the class $64 \cdot 4 + 8 \cdot 4 + 4 =
-# 292$. Which one is pure blue? (Class 7.) `check.colour_classes` looks at yours.
+# 292$. Which one is pure blue? (Class 7.) Write it before you read on, and
+# `check.colour_classes(colour_classes)` looks at yours.
 
 
 # %% tags=["teaches"]

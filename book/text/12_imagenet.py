@@ -142,8 +142,8 @@ for name, source in {"B": in_order, "C": shuffled}.items():
 
 # %% [markdown]
 # B gets its photographs sorted by class. On a laptop that costs a minute, on ImageNet the
-# weekend. **How do you plan a run that you can't afford to repeat,
-# and how do you see early whether it's worth finishing?**
+# weekend. **How do you plan a run that you can't afford to repeat, and how do you see early
+# whether it's worth finishing?**
 #
 # We haven't run all of ImageNet ourselves. So we'll compute what the run takes, rehearse it
 # on a thousandth of ImageNet, and always say whether a number is measured or predicted.
@@ -201,9 +201,9 @@ print("checked: first losses are ln 6, but for the random head")
 # evening you have one curve, and no C beside it.
 #
 # What would have told you about the colours? Not the first loss: with a head of zeros it's
-# $\ln 6$ for any picture. And then training adapts the network to them. *Finished* weights
-# can't adapt. Here's ViT-Ti/16 on [chapter 9](09_weights.ipynb)'s
-# thousand photographs of ImageNet:
+# $\ln 6$ for any picture. And then training adapts the network to the wrong colours. *Finished*
+# weights can't adapt. Here's ViT-Ti/16 on [chapter 9](09_weights.ipynb)'s thousand
+# photographs of ImageNet:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 finished = results.read("imagenet-sample")
@@ -395,7 +395,7 @@ print(thousandth["command"])
 
 # %% [markdown]
 # A bit above: it climbed, as the inset shows, and isn't quite back. The head has learned to
-# favour the classes it has seen, and in the first epoch the next photograph is never one of
+# favour the classes it has seen, and in the first epoch the next photograph never shows one of
 # them. Then the photographs come back, and the loss drops at once. Each stair is an epoch.
 #
 # Nothing is wrong with this run, and yet our list would have stopped it: when its warm-up
@@ -641,10 +641,10 @@ print("checked: six gains, each more than six of its errors")
 # *what* from our class token, and not *where*. (The patches' tokens do know: [chapter
 # 20](20_beyond.ipynb).)
 #
-# Now follow the arrows. Fine-tuning helps in all six tasks (results, by [chapter
-# 5](05_mnist.ipynb)'s rule). Where you ask *what is it?*, the arrows are short, because frozen
-# features leave little to gain. For *how many?* and *where?* they're long: a thousand drawings
-# are enough to learn where, if all the weights may move.
+# Now follow the arrows. Fine-tuning helps in all six tasks, and by [chapter
+# 5](05_mnist.ipynb)'s rule each gain is a result. Where you ask *what is it?*, the arrows are
+# short, because frozen features leave little to gain. For *how many?* and *where?* they're
+# long: a thousand drawings are enough to learn where, if all the weights may move.
 #
 # So if you want a name, try frozen features before you spend a weekend. If you want a number
 # or a place, fine-tune before you give up on a network.

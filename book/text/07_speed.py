@@ -119,7 +119,7 @@ for dtype in (torch.float32, torch.float16):
 # **What do numbers lose with only sixteen bits, how do you train with them all the same, and
 # what do you get for it?** By the end you'll know what killed that run, and your step will keep
 # half as much in memory. And you'll have seen six lines make a ViT train on nine times as many
-# images a second, though only two of the six are about number formats.
+# images a second. (Only two of the six are about number formats.)
 #
 # ## Sixteen bits
 #
@@ -184,8 +184,8 @@ for name, dtype in FORMATS.items():
     print(f"{name:9} {w:.4f}")
 
 # %% [markdown]
-# In sixteen bits it hasn't moved. *Small steps get lost:* each is less than half the distance
-# to the next number, so the sum is rounded back, a thousand times in a row.
+# At 1: in sixteen bits it hasn't moved. *Small steps get lost:* each is less than half the
+# distance to the next number, so the sum is rounded back, a thousand times in a row.
 #
 # **The second test is large numbers.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's logits for a cup of coffee, by
@@ -240,10 +240,10 @@ print("checked: a step that vanishes, a power too large, an epsilon of 0")
 #
 # ## Let each number have what it needs
 #
-# Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay
-# in `float32`. The time goes into the matrix products, so they get sixteen bits.
-# This *mixed precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is
-# one line in PyTorch: inside `torch.autocast`, each operation picks its format.
+# Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay in
+# `float32`. The time goes into the matrix products, so they get sixteen bits. This *mixed
+# precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is one line in
+# PyTorch: inside `torch.autocast`, each operation picks its format.
 
 # %%
 a, b = torch.randn(4, 8), torch.randn(8, 8)
@@ -328,7 +328,7 @@ print("checked: more than half become 0, with second answers a third")
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
 # The lower panel of the figure shows it for $s = 2^{16}$. Afterwards, in `float32`, we divide
-# by $s$ again. Here's such a step; where it's orange, the products have sixteen bits.
+# by $s$ again. Here's such a step. Where it's orange, the products have sixteen bits.
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -629,15 +629,16 @@ else:
 # fast, and it's 3.5 times. (That this comes so near is partly luck: the profile was of a
 # smaller network, on another chip.)
 #
+# With all six lines, it trains on **nine times** as many images a second, with nearly half of the
+# arithmetic that the GPU manages at best. (It's still the same network, but a batch of 256
+# means fewer, larger steps.)
+#
 # **And the small one?** With 64 images, it gains nothing from any format. But with four times
 # the images, a step takes only an eighth longer, so 64 hardly kept the chip busy. What did it
 # wait for? Our guess is *Python*: the chip is done with each operation before Python asks for
 # the next. That would explain why autocast, which adds operations, makes the step even slower,
-# and why `torch.compile`, which leaves fewer, helps.
-#
-# In the end, ViT-B/16 trains on nine times as many images a second, with nearly half of the
-# arithmetic that the GPU manages at best. ViT-Ti/16 gets to a tenth. Both are still the same
-# networks, but a batch of 256 means fewer, larger steps.
+# and why `torch.compile`, which leaves fewer, helps. Even with all six lines, ViT-Ti/16 gets to
+# a tenth of what the GPU can do.
 #
 # **And your own step?** Predict how many times as fast `bfloat16` makes it: put 2.3 in the place
 # of 7.4, or [your chip's factor](#Arithmetic-or-memory). Then measure it:

@@ -672,8 +672,8 @@ print("checked: every map is even, and ten times the digits make up for it")
 # And the price? Compare each ViT with the ResNet one line higher up in the table. With 2,500
 # digits, the ViT is ahead of a ResNet that had 250. With 25,000, we can't tell it from a ResNet
 # that had 2,500. So on these sheets, what a convolution knows from birth is worth about ten times
-# the digits. On [drawn shapes](#Ten-times-the-pictures) it's much the same: there the ResNet needs
-# 1,000 pictures to read 98% of new ones, and the ViT needs 10,000.
+# the digits. On [drawn shapes](#Ten-times-the-pictures) it's much the same: there the ResNet reads
+# 98% of new ones after 1,000 pictures, and the ViT after 10,000.
 #
 # ## What to take with you
 #

@@ -323,9 +323,9 @@ figures.show(*resnets.sheets(None, three, APART, framed=three))
 # shown every place, or it reads everywhere, and badly.
 #
 # The ResNet has both. Its kernels see what's above what, and at the end it averages over
-# all places, so it forgets where anything was. (Only the last row of its map is a little darker.
-# There the digits touch the lower edge of the sheet, which they never did in training. With more
-# paper below them, the loss is gone.) Let's build it.
+# all places, so it forgets where anything was. (The last row of its map is a little darker,
+# because there the digits are close to the sheet's lower edge, as they never were in training.)
+# Let's build it.
 #
 # ## A block of your own
 #

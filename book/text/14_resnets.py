@@ -344,8 +344,8 @@ figures.show(*resnets.units("v1"))
 # *ReLU* sets everything below zero to zero, and `norm` is a cousin of LayerNorm [for
 # maps](#A-norm-that-minds-its-own-business). `conv` adds [zeros at the
 # edges](#One-zero-too-many) of its map, so that only a stride makes it smaller, and gives its
-# kernels [mean 0 and deviation 1](#Only-the-pattern-counts). Where the stream changes its size or its channels,
-# `downsample` makes it fit.
+# kernels [mean 0 and deviation 1](#Only-the-pattern-counts). Where the stream changes its size
+# or its channels, `downsample` makes it fit.
 
 # %%
 conv, norm = StdConv2d, partial(nn.GroupNorm, 32, eps=1e-6)
@@ -1186,12 +1186,13 @@ print("checked: all know their shapes, and the ViT lacks pictures")
 # The larger sets got more steps, too. Is it really the pictures? In our record `families-data`, a
 # smaller ViT took 2,000 steps with either number of them, and went from 23% to 88%. So yes.
 #
-# We got this wrong at first, in two ways. Our first race, on a CPU, was too short. The ViT read at
-# most a third of the new shapes, however many it had learned from, and we might have said that
-# pictures don't help. But of 10,000 it knew only a third of *its own*: it was out of steps. And knowing your
-# own isn't enough either. When we chose the ViT's learning rate, on 2,000 shapes, it knew at least
-# 97% of them at all six rates. Yet it read between 35% and 73% of new ones (one seed each). So
-# before you say what a network lacks, give it enough steps, and a rate of its own.
+# We got this wrong at first, in two ways. Our first race, on a CPU, was too short. The ViT read
+# at most a third of the new shapes, however many it had learned from, and we might have said
+# that pictures don't help. But of 10,000 it knew only a third of *its own*: it was out of steps.
+# And knowing your own isn't enough either. When we chose the ViT's learning rate, on 2,000
+# shapes, it knew at least 97% of them at all six rates. Yet it read between 35% and 73% of new
+# ones (one seed each). So before you say what a network lacks, give it enough steps, and a rate
+# of its own.
 #
 # ## Where this is in the paper
 #

@@ -618,21 +618,17 @@ def score(row):
 
 print("          ViT                       ResNet")
 print("digits    learned           new     learned           new")
-rows = {}
-for n, key in product((250, 2_500, 25_000), ("vit", "resnet")):
-    row = longer["metrics"].get(f"{key}-{n}", {})
-    if "per_seed" in row:
-        rows[key, n] = row
+rows, maps = {}, {}
 for n in (250, 2_500, 25_000):
-    shown = [rows[key, n] for key in ("vit", "resnet") if (key, n) in rows]
-    cells = [f"{row['train']:9.1f}%{score(row):>14}" for row in shown]
-    print(f"{n:6,}", " ".join(cells))
+    print(f"{n:6,}", end="")
+    for key in ("vit", "resnet"):
+        row = longer["metrics"].get(f"{key}-{n}", {})
+        if "per_seed" in row:
+            rows[key, n] = row
+            print(f"{row['train']:10.1f}%{score(row):>14}", end="")
+    print()
+    maps[f"{n:,} digits"] = torch.tensor(rows["vit", n]["map"])
 print(f"{longer['hardware']}, {longer['date']}: {longer['command']}")
-maps = {
-    f"{n:,} digits": torch.tensor(row["map"])
-    for (key, n), row in rows.items()
-    if key == "vit"
-}
 figures.show(*resnets.sheets(None, maps, 1))
 
 

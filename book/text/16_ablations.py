@@ -213,8 +213,8 @@ for where in ("upper", "lower"):
 # $$ s_{ij} = \frac{\mathbf{q}_i \cdot \mathbf{k}_j + \mathbf{q}_i \cdot
 # \mathbf{r}_{i - j}}{\sqrt{D_h}} . $$
 #
-# The first product is what you know from [chapter 2](02_attention.ipynb). The folded code computes
-# the second for all pairs at once.
+# The first product is that of [chapter 2](02_attention.ipynb), and the folded code computes the
+# second.
 
 
 # %% tags=["hide-cell"]
@@ -292,12 +292,11 @@ assert len(after) == 6 and min(after) > 98 and sum(x < 50 for x in before) == 5
 print("checked: the copy mends all six")
 
 # %% [markdown]
-# The same copy mends all six. Five of them began *below* a coin, and the [second
-# reading](#What's-below-a-coin) says how that can happen.
+# The same copy mends all six. (Five of them began *below* a coin. [How?](#What's-below-a-coin))
 #
-# "Relative" sounds like something that can't know where it is. What a part knows is a question for
-# an experiment, not for its name. (Leave the class token out, and [it doesn't learn the
-# question](#Without-a-class-token), even in 2,000 steps.)
+# "Relative" sounds like something that can't know where it is. So ask an experiment what a part
+# knows, rather than its name. (Leave the class token out, and [it doesn't
+# learn](#Without-a-class-token) the question, even in 2,000 steps.)
 #
 # ## Would you notice?
 #
@@ -370,8 +369,8 @@ print(f"{test(faithful, 'all'):.0f}% right")
 # %% [markdown]
 # A coin. If that were your ablation, you'd write: "1-D positions don't help, compared with none."
 #
-# Think of equation (1) of [chapter 4](04_vit.ipynb). A token is a patch's numbers *plus* its
-# position. How large are the two?
+# In equation (1) of [chapter 4](04_vit.ipynb), a token is a patch's numbers *plus* its position. How
+# large are the two?
 
 # %%
 images, _ = puzzles(100, "all", seed=1)
@@ -477,8 +476,8 @@ print("checked: positions are worth points, and a loud start isn't")
 # 2. With one vector per patch, a network has to be shown which of them share a column. With X and
 #    Y, sin-cos and RoPE, that's built in.
 # 3. A name proves nothing: copying eighteen vectors a block showed what "relative" had learned.
-# 4. Test where training never went. There a network can be no better
-#    than a coin, and sure of itself four times in five.
+# 4. Test where training never went. There a network can be no better than a coin, and sure of
+#    itself four times in five.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -850,8 +849,9 @@ figures.show(*ablations.rates(curves))
 
 # %% [markdown]
 # Up to 0.008 the loud table is two to three points behind, and each of these gaps is a result. But
-# it likes a larger rate, and at its best one a single point is left. So much of what you see here is
-# the rate. What else a loud start does, we don't know.
+# it likes a larger rate. With each at the rate that was best on yet other pictures, 0.008 and 0.032,
+# one point is left. So much of what you see here is the rate. What else a loud start does, we don't
+# know.
 #
 # ### Shapes, heads, and what was added since
 #

@@ -789,8 +789,7 @@ for step in (1, 2):
 # [He et al. 2016a](https://arxiv.org/abs/1512.03385) trained plain networks of 20 and of 56
 # layers, and the deeper one did worse, in training, too. Yet its added layers would only have to
 # pass on what they get. Our plain blocks can't quite do that: they squeeze 128 channels through
-# 32, so at best they keep what matters. Either way, a network without a plus has to learn to pass
-# things on, and through many layers it doesn't manage to.
+# 32, so at best they keep what matters.
 #
 # ### Fifty layers
 #
@@ -1016,8 +1015,7 @@ figures.show(*resnets.units("v1", "v2"))
 #
 # *timm*, the best-known collection of such models for PyTorch, has both families under one
 # name, `resnetv2`, with other epsilons. Two folded cells set them as in the table, and find
-# the same logits on random weights. (timm's v1 has its epsilon inside the square root, so
-# the hybrid's weights are drawn so large that it doesn't count.)
+# the same logits on random weights.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -1187,8 +1185,7 @@ print("checked: all know their shapes, and the ViT lacks pictures")
 # that pictures don't help. But of 10,000 it knew only a third of *its own*: it was out of steps.
 # And knowing your own isn't enough either. When we chose the ViT's learning rate, on 2,000
 # shapes, it knew at least 97% of them at all six rates. Yet it read between 35% and 73% of new
-# ones (one seed each). So before you say what a network lacks, give it enough steps, and a rate
-# of its own.
+# ones (one seed each).
 #
 # ## Where this is in the paper
 #

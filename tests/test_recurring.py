@@ -18,10 +18,7 @@ ANSWERS = {
 }
 # chapter 1 also asks about red for blue, and about tokens with a third of their
 # answers; chapter 4 asks a network that reads its answer from the first patch
-ALTERED = {
-    "book/01_images.ipynb": {"63", "73"},
-    "book/04_vit.ipynb": {"25"},
-}
+ALTERED = {"book/01_images.ipynb": {"63", "73"}, "book/04_vit.ipynb": {"25"}}
 PAGES = [
     "README.md",
     "book/index.md",

@@ -56,6 +56,11 @@ def asked(opened, code, *given):
     return json.loads(opened.page.evaluate(WORKER % code, json.dumps(given)))
 
 
+def listed(model):
+    arrays = model.state_dict().items()
+    return [[k, list(x.shape), x.flatten().tolist()] for k, x in arrays]
+
+
 @pytest.fixture
 def bare(server, visit):
     """Open a page with the station, or its scripts alone."""
@@ -103,10 +108,7 @@ def test_gradients_and_steps_are_pytorchs(bare):
         model = ViT(28, patch, 1, 10, **sizes, mlp_dim=4 * width).double()
         for weight in model.parameters():  # the head begins at zero
             weight.data += 0.1 * torch.randn_like(weight)
-        weights = [
-            [name, list(x.shape), x.flatten().tolist()]
-            for name, x in model.state_dict().items()
-        ]
+        weights = listed(model)
         loss = F.cross_entropy(model(images), truth)
         loss.backward()
         gradients = {k: x.grad.clone() for k, x in model.named_parameters()}
@@ -395,10 +397,7 @@ def test_gradients_of_puzzles_are_pytorchs(bare, task):
     model = model.double()
     for weight in model.parameters():
         weight.data += 0.1 * torch.randn_like(weight)
-    weights = [
-        [name, list(x.shape), x.flatten().tolist()]
-        for name, x in model.state_dict().items()
-    ]
+    weights = listed(model)
     tokens = model.patch_embed(images)
     tokens = torch.cat([model.cls_token.expand(6, -1, -1), tokens], dim=1)
     tokens = model.norm(model.blocks(tokens + model.pos_embed))

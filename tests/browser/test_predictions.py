@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from visits import ROOT, answer
+from visits import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 from predictions import predictions
@@ -36,7 +36,7 @@ def test_a_field_takes_numbers_alone(server, visit):
 def test_a_guess_is_remembered_here_alone_and_can_be_taken_back(server, visit):
     opened = visit(f"{server}book/04_vit.html")
     box = opened.page.locator(".predict-box").first
-    answer(box, 2)
+    opened.answer(box, 2)
     opened.page.reload()
     box = opened.page.locator(".predict-box").first
     assert box.get_by_role("button").nth(1).get_attribute("aria-pressed")
@@ -90,8 +90,8 @@ def test_without_javascript_and_in_print_everything_is_there(
 def test_an_answered_question_is_easy_to_read(server, visit):
     opened = visit(f"{server}book/02_attention.html")
     boxes = opened.page.locator(".predict-box")
-    answer(boxes.nth(0), 2)
-    answer(boxes.nth(1), 66)
+    opened.answer(boxes.nth(0), 2)
+    opened.answer(boxes.nth(1), 66)
     opened.is_easy_to_read()
 
 

@@ -17,16 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from visits import (
-    CHAPTERS,
-    DESKTOP,
-    OF_A_LOOK,
-    PAGES,
-    PHONE,
-    ROOT,
-    SITE,
-    answer,
-)
+from visits import CHAPTERS, DESKTOP, OF_A_LOOK, PAGES, PHONE, ROOT, SITE
 
 import vitedu
 
@@ -259,12 +250,12 @@ def test_every_question_waits_and_answers(tour, shown):
         waits = question.get("paragraphs", 1) > 0
         for wrong, words in question["says"]:
             assert after.is_visible() is not waits
-            answer(box, wrong)
+            tour.answer(box, wrong)
             assert word.inner_text() == f"Not this time. {words}"
             assert after.is_visible()
             box.get_by_role("button", name="Ask me again").click()
         assert word.inner_text() == ""
-        answer(box, question.get("right", question.get("number")))
+        tour.answer(box, question.get("right", question.get("number")))
         assert word.inner_text().startswith("Right.")
     assert tour.wrong == []
 

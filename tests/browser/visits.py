@@ -227,11 +227,11 @@ class Visit:
             assert found == [], found
             assert self.overhang() <= 0
 
-
-def answer(box, guess):
-    """Give an answer to a question that waits."""
-    if box.locator("input").count():
-        box.locator("input").fill(str(guess))
-        box.get_by_role("button", name="Check").click()
-    else:
-        box.get_by_role("button").nth(guess - 1).click()
+    @staticmethod
+    def answer(box, guess):
+        """Give an answer to a question that waits."""
+        if box.locator("input").count():
+            box.locator("input").fill(str(guess))
+            box.get_by_role("button", name="Check").click()
+        else:
+            box.get_by_role("button").nth(guess - 1).click()

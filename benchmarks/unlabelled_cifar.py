@@ -404,16 +404,17 @@ def tuned(
 
 
 def probed(
-    start: str, source: str, count: int, weights: int = 0
+    start: str, source: str, count: int, weights: int = 0, again: int = 0
 ) -> dict[str, Any]:
     """Linear probes on features that stay as they are, one for each seed.
 
-    `weights` is the seed of random ones. The rival "pixels" has no network.
+    `weights` is the seed of random ones, `again` of pretraining. The rival
+    "pixels" has no network.
     """
     data = data_of(source)
     call: Callable[[Tensor], Tensor] = partial(torch.flatten, start_dim=1)
     if start != "pixels":
-        model = network(start, weights).eval()
+        model = network(start, weights, again).eval()
 
         def call(images: Tensor) -> Tensor:
             return model.forward_head(model.forward_features(images), True)
@@ -674,6 +675,9 @@ def work() -> Iterator[Item]:
         compute = partial(pretrain, start, again)
         name = f"pretrain/{start}-{again}"
         yield Item(name, compute, ("speed", f"pretrain/{start}-0"))
+        compute = partial(probed, start, "cifar", 1_000, 0, again)
+        own = f"probe/cifar-{start}-again{again}-1000"
+        yield Item(own, compute, (name,))
         if not missing_rates(Task(start)):
             lr = best_rate(Task(start))
             for seed in SEEDS:

@@ -44,11 +44,11 @@ figures.show(*speed.formats(2049.0))
 # %% [markdown]
 # Still 2048. Every square is a bit, and `float16` has run out of them: it would need a
 # seventeenth for the one that makes it 2049 (orange in `float32`). And yet nearly all large
-# networks are trained with such numbers, because they take half the memory and, on the
-# right chip, a fraction of the time.
+# networks are trained with such numbers. They take half the memory and, on the right chip, a
+# fraction of the time.
 #
 # Let's try it on the network of [chapter 5](05_mnist.ipynb). Here are its first four losses on
-# handwritten digits, with everything in the usual `float32`, and with everything in `float16`:
+# handwritten digits, in the usual `float32` and in `float16`:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -116,10 +116,10 @@ for dtype in (torch.float32, torch.float16):
 # One step, and the second network is dead. NaN means "not a number": somewhere, something was
 # calculated that has no answer.
 #
-# **What do numbers lose when they have only sixteen bits, how do you train with them all the
-# same, and what do you get for it?** By the end you'll know what killed that run, and what
-# your step keeps in memory will be down to half. And you'll have seen six lines make a ViT
-# train on nine times as many images a second. Only two of the six are about number formats.
+# **What do numbers lose with only sixteen bits, how do you train with them all the same, and
+# what do you get for it?** By the end you'll know what killed that run, and your step will keep
+# half as much in memory. And you'll have seen six lines make a ViT train on nine times as many
+# images a second. (Only two of the six are about number formats.)
 #
 # ## Sixteen bits
 #
@@ -139,10 +139,10 @@ figures.show(*speed.formats(0.1))
 # One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$ (stored with an offset, so that it
 # needs no sign), and its fraction says $0.6$ as nearly as $k$ bits can.
 #
-# The fraction decides how *fine* the numbers are. With $k$ bits there are $2^k$ numbers from
-# $1$ to $2$, evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The
-# exponent decides how *far* they reach. With sixteen bits you have to choose: `float16` is
-# finer, and `bfloat16`, made for neural networks, reaches as far as `float32`.
+# The fraction decides how *fine* the numbers are: there are $2^k$ of them from $1$ to $2$,
+# evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The exponent decides
+# how *far* they reach. With sixteen bits you have to choose: `float16` is finer, and `bfloat16`,
+# made for neural networks, reaches as far as `float32`.
 #
 # **Take a pencil,** and a toy format with two bits of fraction, $k = 2$. Which numbers are
 # there from $1$ up to $2$? Which from $4$ up to $8$? A result is rounded to the nearest
@@ -166,8 +166,8 @@ for name, dtype in FORMATS.items():
 # %% [markdown] tags=["predict"]
 # You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded to
 # $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second whole
-# number, so $2049$ is a tie as well. (The smallest numbers don't follow the formula: where the
-# exponent can't go lower, the $1$ in it becomes a $0$.)
+# number. (The smallest numbers don't follow the formula: where the exponent can't go lower, the
+# $1$ in it becomes a $0$.)
 #
 # ## Three tests
 #
@@ -184,12 +184,12 @@ for name, dtype in FORMATS.items():
     print(f"{name:9} {w:.4f}")
 
 # %% [markdown]
-# In sixteen bits it hasn't moved. *Small steps get lost:* each is less than half the distance
-# to the next number, so the sum is rounded back, a thousand times in a row.
+# At 1: in sixteen bits it hasn't moved. *Small steps get lost:* each is less than half the
+# distance to the next number, so the sum is rounded back, a thousand times in a row.
 #
 # **The second test is large numbers.** `float16` ends at 65,504. That sounds roomy, but
-# softmax takes exponentials. Here's the softmax of ViT-Ti/16's 1,000 logits for a cup of
-# coffee, by the formula, in `float16`:
+# softmax takes exponentials. Here's the softmax of ViT-Ti/16's logits for a cup of coffee, by
+# the formula, in `float16`:
 
 # %% tags=["hide-input"]
 real = vitedu.load("ViT-Ti/16")
@@ -207,8 +207,8 @@ print(f"its probability {softmax.max()}")
 
 # %% [markdown]
 # The power of a perfectly ordinary logit becomes infinity, and infinity divided by infinity is
-# NaN. (PyTorch's own softmax first subtracts the largest logit from all, which doesn't change
-# the result.)
+# NaN. (PyTorch's own softmax first subtracts the largest logit, which doesn't change the
+# result.)
 #
 # **The third test is tiny numbers,** and it solves the case from the top of the page. Adam
 # divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a weight's squared
@@ -240,10 +240,10 @@ print("checked: a step that vanishes, a power too large, an epsilon of 0")
 #
 # ## Let each number have what it needs
 #
-# Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay
-# in `float32`. The time goes into the matrix products, so they get sixteen bits.
-# This *mixed precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is
-# one line in PyTorch: inside `torch.autocast`, each operation picks its format.
+# Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay in
+# `float32`. The time goes into the matrix products, so they get sixteen bits. This *mixed
+# precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is one line in
+# PyTorch: inside `torch.autocast`, each operation picks its format.
 
 # %%
 a, b = torch.randn(4, 8), torch.randn(8, 8)
@@ -267,14 +267,14 @@ print("checked: a product in float16, the loss in float32")
 # %% [markdown]
 # A product rounds both factors to sixteen bits on the way in. The loss is always computed in
 # `float32`, and on a GPU [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html)
-# are, too. On a processor, norms keep the format of their input, as in the third line.
+# are, too. (On a processor, norms keep the format of their input, as in the third line.)
 
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
 #
 # On the way back, the gradients of such products have sixteen bits as well. Are those enough?
-# The loss of a batch is a *mean*, so each image's gradient is divided by the batch size,
-# and ViT's authors pretrain with batches of 4,096.
+# The loss of a batch is a *mean*, so each image's gradient is divided by the batch size, and
+# ViT's authors pretrain with batches of 4,096.
 #
 # So we collect real gradients for four photographs, at the output of each linear layer of
 # ViT-Ti/16, and divide them by 4,096. As labels we take the network's own answers, because late
@@ -319,17 +319,16 @@ print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
 # More than half of them would be lost. Nearly all of the rest are in the strip "fewer bits",
-# where a number loses one bit of its fraction each time it halves, and next to none in "all
-# bits"! While a network is still wrong, fewer are lost: with its second-best answers as labels,
-# a third.
+# where a number loses one bit of its fraction each time it halves. While a network is still
+# wrong, fewer are lost: with its second-best answers as labels, a third.
 #
-# So let's move the gradients there. Multiply the loss by some $s$, and the gradient of every
-# weight $w$ is multiplied by $s$, too:
+# So let's move the gradients to where they keep all their bits. Multiply the loss by some $s$,
+# and the gradient of every weight $w$ is multiplied by $s$, too:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
 # The lower panel of the figure shows it for $s = 2^{16}$. Afterwards, in `float32`, we divide
-# by $s$ again. Here's such a step; where it's orange, the products have sixteen bits.
+# by $s$ again. Here's such a step. Where it's orange, the products have sixteen bits.
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -338,9 +337,10 @@ figures.show(*speed.mixed_step())
 # %% [markdown]
 # The best $s$ is as large as possible without overflow, and that changes during training. A
 # *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
-# halves $s$. After 2,000 good steps in a row, or whatever you set as its *patience*, it
-# doubles $s$. `bfloat16` reaches far enough to do without. So take `bfloat16` if your chip has
-# circuits for it, and `float16` with a scaler if it hasn't, like a T4.
+# halves $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
+#
+# `bfloat16` reaches far enough to do without. So take `bfloat16` if your chip has circuits for
+# it, and `float16` with a scaler if it hasn't, like a T4.
 
 
 # %%
@@ -413,10 +413,9 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 # ## A run brought back to life
 #
 # To see your scaler at work we need gradients that are too small for `float16`, and our little
-# network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every
-# gradient shrinks with it. (In `float32` that changes no step: Adam divides by the gradients'
-# size, and we shrink its $\epsilon$ as well.) Your scaler begins at $1$ here, with a patience
-# of four.
+# network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every gradient
+# shrinks with it (and so does Adam's $\epsilon$, so that `float32` doesn't notice). Your scaler
+# begins at $1$ here, with a patience of four.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -445,10 +444,8 @@ figures.show(*speed.rescue(losses, scales))
 # %% [markdown]
 # Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
 # NaN: it just doesn't learn. With your scaler the run falls behind while the scale is small,
-# and then it comes alive and catches up. That it ends a little *below* `float32` is luck.
-#
-# At last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving. With a
-# patience of four, that costs one step in five.
+# and then it comes alive and catches up. (That it ends a little *below* `float32` is luck.) At
+# last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving.
 #
 # And an ordinary run? In each format we trained for two epochs on 20,000 digits, three times.
 # The table is folded.
@@ -486,9 +483,9 @@ for name, percents in right.items():
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
-# What do sixteen bits give you? Memory first. The weights, their gradients and Adam's two means are
-# still in `float32`. But the backward pass also needs what the forward pass computed, such as
-# the inputs of each product: the *activations*.
+# What do sixteen bits give you? Memory first. The weights, their gradients and Adam's two means
+# are still in `float32`. But the backward pass also needs what the forward pass computed, such
+# as the inputs of each product: the *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -521,16 +518,15 @@ figures.show(*speed.memory(bars))
 # %% [markdown]
 # In `float32`, one photograph takes more than all the weights! And the three bars show two
 # savings. The first has nothing to do with bits: your `attention` from [chapter
-# 2](02_attention.ipynb) keeps the attention maps. PyTorch's *fused* attention,
-# `scaled_dot_product_attention`, computes the map piece by piece, throws each piece away, and
-# computes it again in the backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
+# 2](02_attention.ipynb) keeps the attention maps. PyTorch's *fused* attention computes the map
+# piece by piece, throws each piece away, and computes it again in the backward pass ([Dao et al.
+# 2022](https://arxiv.org/abs/2205.14135)).
 #
-# The second saving, about 40%, is `bfloat16`, a single line. Why not half? Adding a
-# `float32` and a `bfloat16` tensor gives `float32`. So the residual stream stays in
-# `float32`, and so do the inputs that the norms save for the backward pass. The image even
-# takes more, because its short copy comes on top.
+# The second saving, about 40%, is `bfloat16`, a single line. Why not half? Adding a `float32`
+# and a `bfloat16` tensor gives `float32`. So the residual stream stays in `float32`, and the
+# norms save it like that for the backward pass.
 #
-# In a batch of 64, the activations are nearly all of the memory. So keeping the weights in
+# In a batch of 64, the activations are nearly all of the memory, so keeping the weights in
 # `float32` costs [next to nothing](#Counting-memory).
 #
 # ## What is the chip waiting for?
@@ -566,10 +562,9 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 # on the chip's circuits. On the processor that timed this page, `bfloat16` is more than twice as
 # fast as `float32`, but `float16` takes [more than thirty times as long](#Arithmetic-or-memory).
 #
-# GPUs have circuits for short formats, too. One of them is *TF32*: your tensors stay
-# in `float32`, and the GPU rounds each number to ten bits of fraction on its way into a
-# product. By its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in
-# `bfloat16`.
+# GPUs have circuits for short formats, too. One of them is *TF32*: your tensors stay in
+# `float32`, and the GPU rounds each number to ten bits of fraction on its way into a product. By
+# its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in `bfloat16`.
 
 # %% tags=["hide-cell"]
 # how many times as fast as in float32 products are, by the data sheets
@@ -583,9 +578,9 @@ for gpu, half in GPUS.items():
 # %% [markdown] tags=["predict"]
 # ## One line at a time
 #
-# What's left of that in a real step? On an H100 we took a training step of 64 images,
-# everything in `float32` and attention as you wrote it. Then we changed one line after the
-# other, and each stays on for those that follow:
+# What's left of that in a real step? On an H100 we took a training step of 64 images, everything
+# in `float32` and attention as you wrote it. Then we changed one line after the other, and kept
+# each:
 #
 # ```
 # torch.set_float32_matmul_precision("high")         # TF32
@@ -634,18 +629,16 @@ else:
 # fast, and it's 3.5 times. (That this comes so near is partly luck: the profile was of a
 # smaller network, on another chip.)
 #
-# Fused attention brings half as much again, probably because it saves trips to the memory.
+# With all six lines, it trains on **nine times** as many images a second, with nearly half of the
+# arithmetic that the GPU manages at best. (It's still the same network, but a batch of 256
+# means fewer, larger steps.)
 #
 # **And the small one?** With 64 images, it gains nothing from any format. But with four times
-# the images, a step takes only an eighth longer, so 64 hardly kept the chip busy.
-#
-# What did it wait for? Our guess is *Python*: the chip is done with each operation before Python
-# asks for the next. That would explain why autocast, which adds operations, makes the step even
-# slower, and why `torch.compile`, which leaves fewer, helps.
-#
-# In the end, ViT-B/16 trains on nine times as many images a second, with nearly half of the
-# arithmetic that the GPU manages at best. ViT-Ti/16 gets to a tenth. Both are still the same
-# networks, but a batch of 256 means fewer, larger steps.
+# the images, a step takes only an eighth longer, so 64 hardly kept the chip busy. What did it
+# wait for? Our guess is *Python*: the chip is done with each operation before Python asks for
+# the next. That would explain why autocast, which adds operations, makes the step even slower,
+# and why `torch.compile`, which leaves fewer, helps. Even with all six lines, ViT-Ti/16 gets to
+# a tenth of what the GPU can do.
 #
 # **And your own step?** Predict how many times as fast `bfloat16` makes it: put 2.3 in the place
 # of 7.4, or [your chip's factor](#Arithmetic-or-memory). Then measure it:

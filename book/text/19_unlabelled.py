@@ -64,20 +64,19 @@ figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
 
 # %% [markdown]
 # Cover the bottom row and try to read the middle one. (The sharp squares are what it was
-# shown.) The 0 comes out well, some you may be able to guess, and the
-# 9 is hardly more than a cloud. But look at what it had to go on: twelve scraps, about half of
-# them black. To get even this far, you have to know where strokes go on, and how far. Nobody told
-# it that.
+# shown.) The 0 comes out well, and the 9 is hardly more than a cloud. But look at what it had to go
+# on: twelve scraps, about half of them black. To get even this far, you have to know where strokes
+# lead. Nobody told it that.
 #
 # **What can a network learn from pictures alone, and what is that worth once a few labels
-# come along?**
+# come along?** You'll write the mask and the loss that taught it, see on which pictures looking
+# first pays off and on which it doesn't, and have a digit of your own completed.
 #
 # ## Hide three quarters
 #
 # Why so many? Hide a few patches, and each can be guessed from its neighbours. Hide three
 # quarters, and you have to know what digits look like. [He et al.
-# 2022](https://arxiv.org/abs/2111.06377) tried many shares, and found three quarters to be about
-# the best.
+# 2022](https://arxiv.org/abs/2111.06377) found that to be about the best share.
 #
 # How do you pick exactly 37 of 49 at random? Deal out random numbers, and hide the patches with
 # the lowest. One `argsort` says *which patch* has the lowest number, which the second, and so on.
@@ -200,20 +199,9 @@ assert torch.allclose(masked_error(found, pixels, mask), model(digits, mask))
 assert torch.equal(masked_error(pixels, pixels, mask), torch.zeros(6))
 print("check: the loss is the package's, and 0 for a perfect answer")
 
-# %% [markdown]
-# That's all there is to training: cover, guess, compare. Here's how it went for our
-# network. The dotted line is what you get if you always answer the mean of all digits.
-
-# %% tags=["hide-input"]
-train = in_range(data.train.images)
-guess = (train - train.mean(dim=0)).square().mean().item()
-run = result["config"]["pretraining"]["mae-mnist"]
-figures.show(*unlabelled.losses(run["curve"], guess))
-
 
 # %% [markdown]
-# It takes over two hundred steps just to be as good as one and the same blur for every picture.
-# To get below it, the network has to find out that the scraps say something about the rest.
+# That's all there is to training: cover, guess, compare, [1,500 times](#How-it-learned).
 #
 # ## Does the order matter?
 #
@@ -268,19 +256,19 @@ print("check: hidden first, the encoder can't tell where its patches were")
 
 # %% [markdown]
 # Not at all. The first patch that's left always gets the first position, the next one the
-# second, wherever they come from. As long as their order stays, the two pictures are the same to
-# the encoder: it knows what is on the scraps, but not where they belong. And no error tells
-# you. The second reading has [two](#Normalised-pixels) [more](#Labels-that-are-all-the-same)
-# traps of this kind.
+# second, wherever they come from. So the encoder knows what's on the scraps, but not where they
+# belong, and no error tells you. The second reading has [two](#Normalised-pixels)
+# [more](#Labels-that-are-all-the-same) traps of this kind.
 #
 # ## Can you read it?
 #
-# Can anybody read what the network paints? Let's ask a network that has only ever seen whole digits: the tiny ViT of [chapter 5](05_mnist.ipynb). `reads`
-# says what share of 500 test digits it names correctly. `covers` says which
-# patches are hidden, and `hidden` which pixels.
+# Can anybody read what the network paints? Let's ask one that has only ever seen whole digits,
+# the tiny ViT of [chapter 5](05_mnist.ipynb). `reads` says what share of 500 test digits it names
+# correctly, and `hidden` is True for each hidden pixel.
 
 # %% tags=["hide-input"]
 classifier = vitedu.load("mnist-tiny")
+train = in_range(data.train.images)
 whole, labels = in_range(data.test.images), data.test.labels
 covers = random_mask(500, 49, 0.75, torch.Generator().manual_seed(0))
 hidden = covers.view(500, 1, 7, 7).repeat_interleave(4, 2)
@@ -319,7 +307,7 @@ print("completed:         ", reads(filled))
 #
 # Is that a lot? Let's give it two simple rivals. The first puts the mean of all digits into the
 # holes. The second looks among 2,500 training digits for the one that's most similar where we can
-# see, and copies the rest from there. It's at a disadvantage: our network has seen 60,000.
+# see, and copies the rest from there.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 average = train.mean(dim=0).expand_as(whole)
@@ -347,11 +335,10 @@ assert sorted(error, key=error.get) == best
 print("check: the copy is further from the truth, and easier to read")
 
 # %% [markdown]
-# The mean digit (0.27 on the training digits, 0.26 on these) is even harder to read than black.
-# But the copy wins, and by far. Now look at its error! Its pixels are *further* from the truth
+# The copy wins, and by far. Now look at its error! Its pixels are *further* from the truth
 # than our network's, and even than the mean digit's. How can a worse picture be easier to read?
-# Here are three digits that are read only if they're copied, and then three that are read only if
-# they're painted, the first of each kind, with what the classifier reads:
+# Here are three digits that are read only if they're copied, then three that are read only if
+# they're painted, with what the classifier reads:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -372,15 +359,274 @@ figures.show(
 )
 
 # %% [markdown]
-# The copy settles for one digit, with sharp strokes. It may be the wrong one: look what becomes of
-# the 2 and the second 4. But more often it's right. Our network hedges. Where there could be a 4
-# or a 9, the squared error is lowest for something between the two, in grey.
+# The copy settles for one digit, with sharp strokes, as our judge knows them. It may be the wrong
+# one: look what becomes of the 2 and the second 4. But more often it's right. Our network hedges.
+# Where there could be a 4 or a 9, the squared error is lowest for something between the two, [in
+# grey](#A-strip-of-a-4).
 #
-# You can watch it hedge. Here it sees only a strip of twelve patches, and then the same strip moved
-# or turned. On the site you can choose by hand: which patches does it take until the digit can be
-# read?
+# So the painting isn't the point. But to paint, the network had to find out by itself what digits
+# look like, and *that* may be useful once a few labels come along.
+#
+# ## Frozen, and then set free
+#
+# The simplest use is a *linear probe*, as in [chapter 13](13_few_shot.ipynb): freeze the network,
+# and fit a linear classifier on the mean of its tokens. On digits, all white on black and in the
+# middle, [the plain pixels catch up](#Set-free,-on-digits). So on to photographs, CIFAR-10's, with
+# a ViT of six blocks. It begins in four ways:
+#
+# * **from scratch**, with random weights;
+# * **MAE**, which has looked at 45,000 photographs, 28 times each, without labels;
+# * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: half of
+#   the patches are spoilt, most of them by a mask token in their place, and a linear head
+#   names [the mean colour of each](#Masked-patch-prediction);
+# * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
+#
+# The last three did the same amount of work. Now a thousand photographs get labels. First we
+# freeze all four, and fit a linear probe to each, and to the plain pixels.
+
+# %% [markdown] tags=["predict"]
+# **Which of the last three have better features than random weights?**
+#
+# * all three
+# * MAE and MPP, which have seen photographs
+# * only MAE
+
+# %% tags=["hide-input"]
+cifar_result = results.read("unlabelled-cifar")
+cifar, cifar_config = cifar_result["metrics"], cifar_result["config"]
+figures.show(*unlabelled.set_free(cifar))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+runs = {name: torch.tensor(cifar[name]["per_seed"]) for name in cifar}
+
+
+def all_of(kind, start):
+    """All starts of that kind: a row each, its draws of labels."""
+    names = (f"{kind}/cifar-{start}{x}/1000" for x in unlabelled.AGAIN)
+    return torch.stack([runs[x] for x in names])
+
+
+def in_errors(one, other):
+    """A difference, each draw of labels with itself, over its error."""
+    change = one - other
+    return (change.mean() / change.std() * len(change) ** 0.5).item()
+
+
+random = all_of("probe", "scratch").mean(dim=0)
+best, scratch = runs["probe/cifar-mae/1000"], runs["tuned/cifar-scratch/1000"]
+assert in_errors(best, random) > 3 < in_errors(best, scratch)
+for start in ("mpp-mean", "shapes"):
+    assert in_errors(runs[f"probe/cifar-{start}/1000"], random) < -3
+    values = runs[f"tuned/cifar-{start}/1000"]
+    assert in_errors(values, scratch) > 3 < in_errors(best, values)
+assert in_errors(runs["tuned/cifar-mae/1000"], scratch) > 3
+print("check: each of these differences is more than three errors")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+mae, mpp = (all_of("tuned", start) for start in ("mae", "mpp-mean"))
+assert in_errors(best, mpp.mean(dim=0)) > 3
+for values in (mae, mpp):
+    assert in_errors(values.mean(dim=0), scratch) > 3
+mae, mpp = mae.mean(dim=1), mpp.mean(dim=1)
+assert mae.min() > mpp.max() + 4
+assert mae.mean() - mpp.mean() > 3 * ((mae.var() + mpp.var()) / 3).sqrt()
+print("check: with three pretrainings each, the order stays")
+
+# %% [markdown]
+# Only MAE. Look at the hollow markers: frozen, the network that knows shapes is *worse* than one
+# that has learned nothing, and so is the one that names mean colours (MPP's [finer
+# targets](#Three-targets) do better). Our guess is that both have learned to drop what their own
+# task doesn't need.
+#
+# Now set them free: fine-tune all weights, 400 steps for everybody. As the filled markers show, all
+# three are ahead of scratch. So don't judge a start by its frozen features alone.
+#
+# Then follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats
+# each of the other three networks, trained whole for 400 steps on the same thousand labels.** That
+# layer has 1,290 weights, the whole network 800,000. And everything below it was learned without a
+# single label. (Set free, MAE and MPP show three pretrainings each, and the order stays. The rest
+# shows one.)
+#
+# ## Three kinds of pictures
+#
+# How much does looking first bring on other pictures? Here are digits, photographs, and drawn
+# shapes, where this time nobody says what they are. Each time one MAE looked at tens of thousands
+# of them, and then a thousand got labels. Scratch had the same labels, and as many steps with them:
+
+# %% tags=["hide-input"]
+digits_too = record | results.read("unlabelled-labels")["metrics"]
+digits_too |= results.read("unlabelled-equal")["metrics"]
+kinds_of_pictures = {
+    "digits": (digits_too, "tuned/scratch, longer", "package/1000"),
+    "photographs": (
+        cifar,
+        *(f"tuned/cifar-{x}/1000" for x in ("scratch", "mae")),
+    ),
+    "shapes": (
+        cifar,
+        "tuned/shapes-scratch/1000",
+        "tuned/shapes-mae-shapes/1000",
+    ),
+}
+figures.show(*unlabelled.gained(kinds_of_pictures))
+
+# %% [markdown]
+# On shapes, MAE's start gets 60% right, and scratch 23. (MPP's start gets 32.) Beside that, the lead
+# on photographs looks small, and digits are in between.
+#
+# But is it fair? MAE's start had a long training before its first label, and scratch had none. So
+# on digits we gave scratch as much compute as MAE had in all: nearly five times as many steps, at a
+# learning rate chosen for them.
+
+# %% [markdown] tags=["predict"]
+# **How much is then left of MAE's lead of twenty points on digits?**
+#
+# * nearly all
+# * about half
+# * nothing: scratch is ahead
+
+# %% tags=["hide-input"]
+equal = results.read("unlabelled-equal")
+steps = equal["config"]["tuning"]["steps"]
+print(f"{'1,000 digits':25} new    its own")
+for words, name in {
+    "from scratch, 450 steps": "tuned/scratch, longer",
+    "MAE first, 450 steps": "package/1000",
+    f"from scratch, {steps:,} steps": "tuned/scratch, equal",
+}.items():
+    row = digits_too[name]
+    own = sum(row["train_per_seed"]) / len(row["train_per_seed"])
+    print(f"{words:25} {row['value']:.1f}%  {own:.0f}%")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+alone, begun = (
+    torch.tensor(digits_too[name]["per_seed"])
+    for name in ("tuned/scratch, equal", "package/1000")
+)
+assert in_errors(alone, begun) > 3 and alone.min() > begun.max() + 1
+few = runs["tuned/shapes-scratch/1000"]
+painted_first = runs["tuned/shapes-mae-shapes/1000"]
+named_first = runs["tuned/shapes-mpp-mean-shapes/1000"]
+assert in_errors(painted_first, named_first) > 3 < in_errors(named_first, few)
+assert painted_first.mean() > 2.5 * few.mean()
+by_heart = results.read("resnets-long")["metrics"]["vit-1k"]
+assert min(by_heart["train_per_seed"]) == 100 and by_heart["value"] < 27
+halves = cifar["tuned/cifar-scratch/500"], cifar["tuned/cifar-mae/500"]
+assert min(halves[0]["train_per_seed"]) > 96
+assert in_errors(*(torch.tensor(x["per_seed"]) for x in halves[::-1])) > 3
+work = cifar_config["pretraining"]["mae-0"]
+work = work["macs"] * work["steps"] * cifar_config["pretrain_batch"]
+tuning = cifar_config["pretraining"]["shapes-0"]["macs"]
+tuning *= cifar_config["tune_steps"] * cifar_config["tune_batch"]
+assert 8.5 < work / tuning < 9.5
+print("checked: on digits scratch is ahead, for as much compute")
+
+# %% [markdown]
+# Nothing! Scratch is even ahead, by a point and a half. A thousand digits, shifted and turned a
+# little each time, were enough all along, and scratch only had to see them more often. **On digits,
+# looking first isn't worth its compute.**
+#
+# Are the other leads an illusion, too? There, pretraining cost nine times as much as fine-tuning,
+# and we haven't given that to scratch. But with only 500 photographs, scratch knows nearly all of
+# them, so more steps have little left to teach it, and it's still [almost seven points
+# behind](#Counted-in-labels). And in [chapter 14](14_resnets.ipynb)'s race, a smaller ViT learned a
+# thousand larger shapes until it knew every one, and read 26% of new ones.
+#
+# So beside a thousand labels, looking first buys nothing on digits, some on photographs, and a lot on
+# shapes. (With a single label, [it helps on digits, too](#Set-free,-on-digits).) Why? Here's our
+# guess. The colours and stripes of a shape are random, and from a thousand labels it's hard to find
+# out that they don't matter. But to *complete* a shape you need its outline, and you can practise
+# that on as many as you like.
+#
+# ## Your turn
+#
+# On the site, here's the network itself. Write a digit on the right, and cover or uncover its
+# patches on the left. How few does it take until you can read what comes back?
 #
 # <div class="try" data-part="mask"></div>
+#
+# And have you got a folder of pictures that nobody has sorted? Start this, go for a walk of half an
+# hour, and ask for one of your pictures:
+#
+# ```
+# vitedu train mae-shapes data=FOLDER steps=1000
+# vitedu predict runs/mae-shapes-… PICTURE --complete mine.png
+# ```
+#
+# `mine.png` shows what was left of your picture, what your own network made of it, and the
+# original, at 32 pixels. Expect the right colours in a blur, because the recipe's own 20,000 steps
+# take a night. Then sort a few pictures into class folders, and teach it their names:
+#
+# ```
+# vitedu train finetune data=LABELLED weights=runs/mae-shapes-…
+# ```
+#
+# ## What to take with you
+#
+# 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. That's cheap if
+#    the encoder sees only what isn't hidden. Add positions before you hide.
+# 2. Always ask a simple rival, too. Our classifier read a copy more easily than the painting.
+# 3. What looking first buys depends on the pictures: nothing on digits, some on photographs, a lot
+#    on shapes. Before you believe such a lead, give scratch as much compute.
+#
+# **Four questions** ([answers](#Solutions))
+#
+# 1. Why does `random_mask` rank random numbers, instead of tossing a coin for each patch?
+# 2. Which parts of a masked autoencoder see mask tokens, and which never do?
+# 3. A pretrained network beats the same network from scratch after as many steps. What do you ask
+#    before you believe that pretraining helps?
+# 4. Copied digits are further from the truth than painted ones, and easier to read. How can
+#    that be?
+#
+# We've learned from many labels, from few, and now from none. But what we
+# wanted in the end was one word for a whole picture. **What if we ask where things are?** That's
+# [chapter 20](20_beyond.ipynb).
+#
+# ## Exercises
+#
+# ✎ Write `random_mask` and `masked_error` again from memory. After `from vitedu import check`,
+# `check.random_mask(random_mask)` and `check.masked_error(masked_error)` tell you how closely yours
+# agree with ours, or what's likely to be wrong with them.
+#
+# **1.** ★ `num_hidden` rounds down what stays. What is the smallest number of patches of
+# which three quarters can be hidden, with at least one left to see?
+#
+# **2.** ★ A ViT-B/16 sees 196 patches. Hide 90% of them. What share of its dense layers' work is
+# left, and what share of attention's?
+#
+# **3.** ★★ Set `share` to ½ and to 0.9 in the first cell, and run only that cell and the drawing
+# after it: later cells count on twelve patches. What changes in the pictures? Why does it run at all, and does it run well?
+#
+# **4.** ★★ The decoder gives an answer for visible patches too. Predict: is its error
+# there smaller than at hidden patches, or larger? Then measure it with `masked_error`.
+#
+# **5.** ★★ Keep twelve patches that are all empty. What does the network draw when it sees
+# only darkness?
+#
+# **6.** ★★★ Train on normalised pixels: `vitedu train mae-mnist model.normalised=true`.
+# Fit linear classifiers on the frozen features. Was it worth it, and how many seeds
+# would you need to say so?
+#
+# ## Second reading
+#
+# ### How it learned
+#
+# Here's the loss of our network while it was trained. The dotted line is what you get if you always
+# answer the mean of all digits.
+
+# %% tags=["hide-input"]
+guess = (train - train.mean(dim=0)).square().mean().item()
+run = result["config"]["pretraining"]["mae-mnist"]
+figures.show(*unlabelled.losses(run["curve"], guess))
+
+# %% [markdown]
+# It takes over two hundred steps just to be as good as one and the same blur for every picture.
+# To get below it, the network has to find out that the scraps say something about the rest.
+#
+# ### A strip of a 4
+#
+# You can watch our network hedge. Here it sees only a strip of twelve patches of a 4, and then the
+# same strip moved or turned:
 
 # %% tags=["hide-input"]
 # a 1 for each patch that stays; leave twelve, as in training
@@ -414,174 +660,30 @@ assert before == [5, 4, 1, 4, 4] and after == [4, 4, 4, 4, 9]
 print("check: strips become a 4, and the lower half of this 4 a 9")
 
 # %% [markdown]
-# Every one of them is the 4 on the left. On black, the classifier takes the three strips for a 5,
-# a 4 and a 1. Completed, each is a 4.
+# On black, the classifier takes the three strips for a 5, a 4 and a 1. Completed, each is a 4.
 #
 # In the last picture completing does harm: above the crossbar the network paints a cloud, round
 # enough for the classifier to say 9. But you'd have had to guess, too, because the lower half of
 # this 4 is also the lower half of many a 9. What was hidden is gone. What comes
-# back is what digits usually look like, and the network found *that* out by itself.
+# back is what digits usually look like.
 #
-# ## Frozen, and then set free
+# ### Counted in labels
 #
-# Nobody needs painted digits. But to paint them, the network may have learned something that's
-# useful once a few labels come along. The simplest use is a *linear probe*, as in [chapter
-# 13](13_few_shot.ipynb): freeze the network, and fit a linear classifier on the mean of its
-# tokens. On digits, all white on black and in the middle, [the plain pixels catch
-# up](#Set-free,-on-digits).
-#
-# So on to photographs, CIFAR-10's, with a ViT of six blocks. It begins in four ways:
-#
-# * **from scratch**, with random weights;
-# * **MAE**, which has looked at 45,000 photographs, 28 times each, without labels;
-# * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: half of
-#   the patches are spoilt, most of them by a mask token in their place, and a linear head
-#   names [the mean colour of each](#Masked-patch-prediction);
-# * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
-#
-# The last three did the same amount of work. Now a thousand photographs get labels. First we
-# freeze all four, and fit a linear probe to each, and to the plain pixels.
-
-# %% [markdown] tags=["predict"]
-# **Which of the last three have better features than random weights?**
-#
-# * all three
-# * MAE and MPP, which have seen photographs
-# * only MAE
-
-# %% tags=["hide-input"]
-cifar = results.read("unlabelled-cifar")["metrics"]
-figures.show(*unlabelled.set_free(cifar))
-
-# %% tags=["nbval-check-output", "hide-cell"]
-chance = [cifar[f"probe/cifar-scratch{x}/1000"] for x in unlabelled.AGAIN]
-runs = {name: torch.tensor(cifar[name]["per_seed"]) for name in cifar}
-runs["random"] = torch.tensor([x["per_seed"] for x in chance]).mean(dim=0)
-
-
-def in_errors(name, other):
-    """A difference, each draw of labels with itself, over its error."""
-    change = runs[name] - runs[other]
-    return (change.mean() / change.std() * len(change) ** 0.5).item()
-
-
-best, scratch = "probe/cifar-mae/1000", "tuned/cifar-scratch/1000"
-assert in_errors(best, "random") > 3
-for start in ("mpp-mean", "shapes"):
-    assert in_errors(f"probe/cifar-{start}/1000", "random") < -3
-    assert in_errors(f"tuned/cifar-{start}/1000", scratch) > 3
-    assert in_errors(best, f"tuned/cifar-{start}/1000") > 3
-assert in_errors(best, scratch) > 3
-assert in_errors("tuned/cifar-mae/1000", scratch) > 3
-print("check: each of these differences is more than three errors")
-
-# %% [markdown]
-# Only MAE. Compare the hollow markers (scratch has several random starts, so more of them):
-# frozen, the network that knows shapes is *worse* than one that has learned nothing. So is the
-# one that names mean colours, by less, but with each draw of labels (MPP's [finer targets](#Three-targets) do better). Our guess is that both have
-# learned to drop what their own task doesn't need.
-#
-# Now set them free: fine-tune all weights, 400 steps for everybody. The filled markers show that
-# all three are ahead of scratch. So don't judge a start by its frozen features alone. But scratch
-# isn't done by then: it knows only 75% of its own photographs, and might catch up with more steps.
-#
-# Follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats
-# each of the other three networks, trained whole for 400 steps on the same thousand labels.**
-# That layer has 1,290 weights, the whole network 800,000. And everything below it was learned
-# without a single label. (Each start was pretrained once, so another seed may move the
-# markers.)
-#
-# ## Counted in labels
-#
-# What's that worth in labels? Let's set all four free again, with half as many, and with five times
-# as many.
-
-# %% [markdown] tags=["predict"]
-# **In equal steps, with how many labels is scratch as good as MAE with 500?**
-#
-# * with as many
-# * with about twice as many
-# * with about ten times as many
+# What is looking first worth in labels? Let's set all four starts of the photographs free again,
+# with half as many labels, and with five times as many.
 
 # %% tags=["hide-input"]
 figures.show(*unlabelled.by_labels(cifar))
 
 
 # %% [markdown]
-# Begin with 500 labels. On the right you see that all four know their own photographs nearly by
-# heart, so more steps have little left to teach them. And MAE is almost seven points ahead of
-# scratch.
+# With 500 labels all four know their own photographs nearly by heart (on the right), so more steps
+# have little left to teach them. And MAE is almost seven points ahead of scratch.
 #
-# Now follow the short arrow, because it answers our question: **with 500 labels, MAE is about as
-# good as scratch with a thousand, in equal steps.** With a thousand, scratch knows only 75% of its
-# own, so more steps might help it. With five thousand it knows half, and the long arrow is grey.
-#
-# So here's what looking is worth beside 500 labels, in equal steps: **about 500 more.** It has a price: MAE's
-# pretraining went through twelve times as many pictures as the fine-tuning. But nobody had to label them. The
-# second reading has the same [on digits](#Set-free,-on-digits), with [MPP's other
-# targets](#Three-targets) and [at full scale](#At-full-scale), and [what came after](#Since-then).
-#
-# ## Your own pictures
-#
-# Have you got a folder of unsorted pictures? The recipe `mae-shapes` looks at
-# them, shrunk to 32 pixels. Then sort a few into class folders in `LABELLED`, and fine-tune:
-#
-# ```
-# vitedu train mae-shapes data=FOLDER
-# vitedu train finetune data=LABELLED weights=runs/mae-shapes-…
-# ```
-#
-# ## What to take with you
-#
-# 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. If
-#    the encoder sees only what isn't hidden, that's cheap. Add positions before you hide.
-# 2. The painted picture isn't the point. Our classifier found a simple copy easier to read, so always ask a
-#    simple rival, too.
-# 3. What matters is what the network has learned on the way. On our photographs, a linear layer
-#    on top of it beat networks trained whole for 400 steps. Set free with 500 labels, it did
-#    about as well as scratch with 1,000, in equal steps.
-#
-# **Five questions** ([answers](#Solutions))
-#
-# 1. Why does `random_mask` rank random numbers, instead of tossing a coin for each patch?
-# 2. Which parts of a masked autoencoder see mask tokens, and which never do?
-# 3. Why does the loss count hidden patches alone?
-# 4. A pretrained network beats the same network from scratch after 150 steps. What do you ask
-#    before you believe that pretraining helps?
-# 5. Copied digits are further from the truth than painted ones, and easier to read. How can
-#    that be?
-#
-# We've learned from many labels, from few, and now from none. But what we
-# wanted in the end was one word for a whole picture. **What if we ask where things are?** That's
-# [chapter 20](20_beyond.ipynb).
-#
-# ## Exercises
-#
-# ✎ Write `random_mask`, `masked_error` and `colour_classes` again from memory. After
-# `from vitedu import check`, `check.random_mask(random_mask)`,
-# `check.masked_error(masked_error)` and `check.colour_classes(colour_classes)` tell you
-# how closely yours agree with ours, or what's likely to be wrong with them.
-#
-# **1.** ★ `num_hidden` rounds down what stays. What is the smallest number of patches of
-# which three quarters can be hidden, with at least one left to see?
-#
-# **2.** ★ A patch is half black (0, 0, 0) and half white (1, 1, 1). Which of the [512
-# classes](#Masked-patch-prediction) has its mean colour? And which one has pure blue?
-#
-# **3.** ★★ Set `share` to ½ and to 0.9 in the first cell, and run only that cell and the drawing
-# after it: later cells count on twelve patches. What changes in the pictures? Why does it run at all, and does it run well?
-#
-# **4.** ★★ The decoder gives an answer for visible patches too. Predict: is its error
-# there smaller than at hidden patches, or larger? Then measure it with `masked_error`.
-#
-# **5.** ★★ Keep twelve patches that are all empty. What does the network draw when it sees
-# only darkness?
-#
-# **6.** ★★★ Train on normalised pixels: `vitedu train mae-mnist model.normalised=true`.
-# Fit linear classifiers on the frozen features, as above. Was it worth it, and how many seeds
-# would you need to say so?
-#
-# ## Second reading
+# The short arrow starts there: with 500 labels, MAE is about as good as scratch with a thousand, in
+# equal steps. So beside 500 labels, having looked first is worth about 500 more. With more labels
+# it's harder to say: of a thousand, scratch knows only 75%, and of five thousand half, so it isn't
+# done. That's why the long arrow is grey.
 #
 # ### Masked patch prediction
 #
@@ -593,7 +695,10 @@ figures.show(*unlabelled.by_labels(cifar))
 # each of red, green and blue.
 #
 # Three bits are eight levels. So a colour has $8 \cdot 8 \cdot 8 = 512$ classes, and the
-# question becomes the one you know: which class is it?
+# question becomes the one you know: which class is it? A patch that's half black and half white has
+# the mean (½, ½, ½), so each level is $8 \cdot ½ = 4$, and the class $64 \cdot 4 + 8 \cdot 4 + 4 =
+# 292$. Which one is pure blue? (Class 7.) Write it before you read on, and
+# `check.colour_classes(colour_classes)` looks at yours.
 
 
 # %% tags=["teaches"]
@@ -775,11 +880,11 @@ figures.show(*unlabelled.bought(record))
 # On the left, a *single* label of each digit is enough for MAE's features to get nearly half of the
 # new ones right, and the pixels only a third. With ten of each, the pixels have caught up.
 #
-# On the right, after 450 steps, MAE's start gets 94%, ten points more than the probe on pixels, and
-# twenty more than scratch. But scratch doesn't know its *own* digits yet (the dashed line). So the twenty points
-# only say that MAE's start gets there *sooner*.
+# On the right, after 450 steps, MAE's start gets 94%, and the pixels lose at last. But scratch
+# doesn't know its *own* digits yet (the dashed line), and given [as much
+# compute](#Three-kinds-of-pictures) it's ahead.
 #
-# Each start has its own learning rate, the best of six on a thousand held-out digits.
+# Each start has its own learning rate, the best of three to six on a thousand held-out digits.
 #
 # ### At full scale
 #
@@ -820,8 +925,8 @@ figures.show(*unlabelled.bought(record))
 # ### What differs
 #
 # The paper pretrains B/16 on JFT, 300 million photographs, for a million steps of 4,096.
-# Ours have four blocks of 64 numbers and saw digits, or six of 128 and CIFAR-10, each
-# photograph 28 times at most, so they took minutes. The paper's colours have three channels,
+# Ours have four blocks of 64 numbers and saw digits, or six of 128 and CIFAR-10 or drawn shapes,
+# each picture 28 times at most, so they took minutes. The paper's colours have three channels,
 # digits have one. It gives no code for the numbering of colours; $64 r + 8 g + b$ is ours. He
 # et al. mostly learn normalised pixels, as we did on CIFAR-10 but not on digits, with a
 # decoder of eight blocks; ours have one or two.
@@ -838,15 +943,14 @@ figures.show(*unlabelled.bought(record))
 #
 # ## Solutions
 #
-# <details><summary>Five questions</summary>
+# <details><summary>Four questions</summary>
 #
 # 1. With coins, another number of patches would stay in each picture, and they wouldn't fit
 #    into one tensor.
 # 2. The decoder sees them, in all the empty places. The encoder never does.
-# 3. The others it has seen. A network that copies them has learned nothing.
-# 4. Does the other one know its own labelled pictures yet? If not, it needs more steps before
-#    you compare. And did both have their own best learning rate?
-# 5. The copy settles for one whole digit. A squared error asks for the mean of all that could
+# 3. What happens if scratch gets as much compute, pretraining included? At least, does it know its
+#    own labelled pictures yet? And did both have their own best learning rate?
+# 4. The copy settles for one whole digit. A squared error asks for the mean of all that could
 #    be there, which is blurred.
 #
 # </details>
@@ -860,8 +964,8 @@ figures.show(*unlabelled.bought(record))
 #
 # <details><summary>Solution 2</summary>
 #
-# The mean is (½, ½, ½), so each level is $8 \cdot ½ = 4$, and the class is $64 \cdot 4 +
-# 8 \cdot 4 + 4 = 292$. Pure blue is (0, 0, 7): class 7.
+# A tenth of 196, rounded down, is 19. So about a tenth of the dense layers' work is left, and
+# about a hundredth of attention's.
 #
 # </details>
 #

@@ -239,6 +239,16 @@ def test_a_digit_is_completed_as_by_the_package(server, visit):
     assert place.locator(".guesses li").count() == 3
     canvas.press(" ")  # the cursor is on a patch that it sees
     place.get_by_text("It sees 11 of 49 patches.").wait_for()
+    # a digit of the reader's own: the first stroke clears the sample
+    pad = place.locator(".try-pad")
+    side = pad.bounding_box()["width"]
+    pad.drag_to(
+        pad,
+        source_position={"x": side / 2, "y": 0.1 * side},
+        target_position={"x": side / 2, "y": 0.9 * side},
+    )
+    read = ".guesses li:first-child span:first-child"
+    place.locator(read, has_text=re.compile("^1$")).wait_for()
     # the numbers: those of an image of noise
     pixels = torch.rand(1, 1, 28, 28, generator=torch.Generator()) * 2 - 1
     mask = ~torch.tensor([kept])

@@ -3,8 +3,8 @@
 "use strict";
 
 (() => {
-  const { make, bars, percent, choice, newest, tell, onceLoaded } =
-    vitedu.station;
+  const { make, bars, percent, choice, newest, tell, onceLoaded, penOn,
+    digitOn } = vitedu.station;
 
   /** A slider with its words and its value in words. */
   function slider(words, range, said, changed) {
@@ -509,7 +509,9 @@
     const [first, seen] = drawn("what it sees",
       { tabindex: 0, role: "application", keydown: press });
     const [second, whole] = drawn("completed");
-    const [third, original] = drawn("as it is");
+    const [third, original] = drawn("as it is (write here)",
+      { class: "try-pad" });
+    let isSample = true; // the first stroke clears it
     const digits = Object.fromEntries([...Array(10).keys()].map((x) => [x, x]));
     const [asked, digit] = choice("Digit", digits, () => show());
     const said = make("p", { class: "try-said", "aria-live": "polite" },
@@ -517,11 +519,13 @@
     const named = make("div");
     digit.value = 4;
     place.append(make("p", { class: "try-head" },
-      "Cover and uncover patches on the left"),
+      "Cover and uncover patches on the left, write a digit on the right"),
     make("div", { class: "try-three" }, first, second, third),
     make("p", { class: "try-buttons" }, asked,
       make("button", { type: "button", click: shuffle },
-        "Cover three quarters at random")), said,
+        "Cover three quarters at random"),
+      make("button", { type: "button", click: wipe },
+        "Write another one")), said,
     make("p", { class: "try-head" }, "What chapter 5's classifier reads in it"),
     named);
     dragged(seen, grid, (cell, isFirst) => {
@@ -530,6 +534,20 @@
       cursor = cell;
       cover(at, covers);
     });
+
+    penOn(original, () => isSample && wipe(), () => {
+      if (!model) return;
+      picture = digitOn(original);
+      pixels = vitedu.pictures.normalise(picture, model.preprocess);
+      change();
+    });
+
+    function wipe() {
+      const pen = original.getContext("2d");
+      pen.fillStyle = "black";
+      pen.fillRect(0, 0, original.width, original.height);
+      isSample = false;
+    }
 
     function cover(at, isCovered) {
       const isLast = hidden.filter((x) => !x).length === 1;
@@ -613,6 +631,7 @@
       picture = { data, width: size, height: size, channels: 1 };
       pixels = vitedu.pictures.normalise(picture, model.preprocess);
       paint(original, data);
+      isSample = true;
       change();
     }
 

@@ -468,6 +468,85 @@
 
   // -------------------------------------------------------------------- draw
 
+  /** A pen on a pad: `begun` before each stroke, `moved` after each point. */
+  function penOn(canvas, begun, moved) {
+    const pen = canvas.getContext("2d", { willReadFrequently: true });
+    let last = null; // where the pen is, while it is down
+
+    function point({ clientX, clientY }) {
+      const box = canvas.getBoundingClientRect();
+      return [((clientX - box.left) / box.width) * canvas.width,
+        ((clientY - box.top) / box.height) * canvas.height];
+    }
+
+    function stroke(event) {
+      if (last === null) return;
+      const to = point(event);
+      Object.assign(pen, { strokeStyle: "white", lineWidth: 24,
+        lineCap: "round", lineJoin: "round" });
+      pen.beginPath();
+      pen.moveTo(...last);
+      pen.lineTo(...to);
+      pen.stroke();
+      last = to;
+      moved();
+    }
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      begun();
+      canvas.setPointerCapture(event.pointerId);
+      last = point(event);
+      stroke(event);
+    });
+    canvas.addEventListener("pointermove", stroke);
+    for (const end of ["pointerup", "pointercancel"]) {
+      canvas.addEventListener(end, () => {
+        last = null;
+      });
+    }
+  }
+
+  /** What is on a square pad as MNIST has it: the ink to 20 pixels, its centre
+      of mass in the middle of 28; null of an empty one. */
+  function digitOn(canvas) {
+    const { width: size } = canvas;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, size, size);
+    const ink = data.filter((_, i) => i % 4 === 0);
+    let [x0, y0, x1, y1] = [size, size, -1, -1];
+    ink.forEach((each, i) => {
+      if (each === 0) return;
+      const [x, y] = [i % size, Math.floor(i / size)];
+      [x0, x1] = [Math.min(x0, x), Math.max(x1, x)];
+      [y0, y1] = [Math.min(y0, y), Math.max(y1, y)];
+    });
+    if (x1 < 0) return null;
+    const [w, h] = [x1 - x0 + 1, y1 - y0 + 1];
+    const cut = new Uint8ClampedArray(w * h);
+    for (let y = 0; y < h; y++) {
+      const from = (y0 + y) * size + x0;
+      cut.set(ink.subarray(from, from + w), y * w);
+    }
+    const scale = 20 / Math.max(w, h);
+    const [nw, nh] = [w, h].map((x) => Math.max(1, Math.round(x * scale)));
+    const small = vitedu.pictures.resize(
+      { data: cut, width: w, height: h, channels: 1 }, nw, nh, "bilinear");
+    let [sum, sx, sy] = [0, 0, 0];
+    small.data.forEach((each, i) => {
+      sum += each;
+      sx += each * (i % nw);
+      sy += each * Math.floor(i / nw);
+    });
+    const inside = (x, most) => Math.max(0, Math.min(28 - most, x));
+    const left = inside(Math.round(13.5 - sx / sum), nw);
+    const top = inside(Math.round(13.5 - sy / sum), nh);
+    const data28 = new Uint8ClampedArray(28 * 28);
+    for (let y = 0; y < nh; y++) {
+      data28.set(small.data.subarray(y * nw, (y + 1) * nw),
+        (top + y) * 28 + left);
+    }
+    return { data: data28, width: 28, height: 28, channels: 1 };
+  }
+
   /** The station "Draw": a digit of yours, and ten bars that move. It gives
       two ways to another digit: the class's sample, and pixels as bytes. */
   function draw(place, scene, load = () => vitedu.load("mnist-tiny")) {
@@ -498,7 +577,6 @@
         ...(scene.isLearner ? [] : examples)),
       make("p", { class: "try-head" }, "What it reads, row by row"), patches);
 
-    let last = null; // where the pen is, while it is down
     let isEmpty = true;
     let isSample = false; // the first stroke clears it
     let saying;
@@ -516,83 +594,13 @@
       show({ data, width: 28, height: 28, channels: 1 }).catch(tell(words));
     }
 
-    function point({ clientX, clientY }) {
-      const box = canvas.getBoundingClientRect();
-      return [((clientX - box.left) / box.width) * size,
-        ((clientY - box.top) / box.height) * size];
-    }
-
-    function stroke(event) {
-      if (last === null) return;
-      const to = point(event);
-      Object.assign(pen, { strokeStyle: "white", lineWidth: 24,
-        lineCap: "round", lineJoin: "round" });
-      pen.beginPath();
-      pen.moveTo(...last);
-      pen.lineTo(...to);
-      pen.stroke();
-      last = to;
-      isEmpty = false;
-      readPad().catch(tell(words));
-    }
-    canvas.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0) return;
+    penOn(canvas, () => {
       if (isSample) wipe();
-      canvas.setPointerCapture(event.pointerId);
-      last = point(event);
-      stroke(event);
+    }, () => {
+      isEmpty = false;
+      const digit = digitOn(canvas);
+      if (digit) show(digit).catch(tell(words));
     });
-    canvas.addEventListener("pointermove", stroke);
-    for (const end of ["pointerup", "pointercancel"]) {
-      canvas.addEventListener(end, () => {
-        last = null;
-      });
-    }
-
-    /** What is on the pad as MNIST has it: the ink to 20 pixels, its centre of
-        mass in the middle of 28. */
-    function asDigit() {
-      const { data } = pen.getImageData(0, 0, size, size);
-      const ink = data.filter((_, i) => i % 4 === 0);
-      let [x0, y0, x1, y1] = [size, size, -1, -1];
-      ink.forEach((each, i) => {
-        if (each === 0) return;
-        const [x, y] = [i % size, Math.floor(i / size)];
-        [x0, x1] = [Math.min(x0, x), Math.max(x1, x)];
-        [y0, y1] = [Math.min(y0, y), Math.max(y1, y)];
-      });
-      if (x1 < 0) return null;
-      const [w, h] = [x1 - x0 + 1, y1 - y0 + 1];
-      const cut = new Uint8ClampedArray(w * h);
-      for (let y = 0; y < h; y++) {
-        const from = (y0 + y) * size + x0;
-        cut.set(ink.subarray(from, from + w), y * w);
-      }
-      const scale = 20 / Math.max(w, h);
-      const [nw, nh] = [w, h].map((x) => Math.max(1, Math.round(x * scale)));
-      const small = vitedu.pictures.resize(
-        { data: cut, width: w, height: h, channels: 1 }, nw, nh, "bilinear");
-      let [sum, sx, sy] = [0, 0, 0];
-      small.data.forEach((each, i) => {
-        sum += each;
-        sx += each * (i % nw);
-        sy += each * Math.floor(i / nw);
-      });
-      const inside = (x, most) => Math.max(0, Math.min(28 - most, x));
-      const left = inside(Math.round(13.5 - sx / sum), nw);
-      const top = inside(Math.round(13.5 - sy / sum), nh);
-      const data28 = new Uint8ClampedArray(28 * 28);
-      for (let y = 0; y < nh; y++) {
-        data28.set(small.data.subarray(y * nw, (y + 1) * nw),
-          (top + y) * 28 + left);
-      }
-      return { data: data28, width: 28, height: 28, channels: 1 };
-    }
-
-    async function readPad() {
-      const digit = asDigit();
-      if (digit) await show(digit);
-    }
 
     async function show(digit) {
       const model = await load();
@@ -870,5 +878,5 @@
   }
   vitedu.station = { make, bars, percent, choice, tick, newest, tell, grid,
     onceSeen, onceLoaded, land, showPhoto, Scene, draw, look, linked, remember,
-    photo };
+    photo, penOn, digitOn };
 })();

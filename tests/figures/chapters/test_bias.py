@@ -50,10 +50,14 @@ def test_accuracy_over_numbers_has_two_lines_for_each_network():
     assert "there: ResNet 60, 60 (its own 99, 99); ViT 98, 98" in alt
 
 
-def test_pieces_are_beside_their_photograph():
-    shown = {"whole": torch.rand(3, 8, 8), "cut": torch.rand(3, 8, 8)}
-    figure, _ = bias.pieces(shown, "Two.")
-    assert [axes.get_title() for axes in figure.axes] == ["whole", "cut"]
+def test_two_sizes_grow_in_three_panels():
+    row = {key: [69.0, 70.0, 71.0] for key in bias.JUDGED.values()}
+    names = (f"{n}-{m}" for n in ("vit-6", "resnet-6") for m in bias.SHAPES)
+    metrics = {name: row for name in names}
+    large = {name.replace("6", "20"): row for name in metrics}
+    figure, alt = bias.growing(metrics | large)
+    assert [len(axes.containers) for axes in figure.axes] == [4, 4, 4]
+    assert "new ones, ViT 6 M 70, 70, 70; new forms, five of each" in alt
 
 
 def test_all_answers_stand_beside_a_picture_in_pieces():
@@ -62,8 +66,8 @@ def test_all_answers_stand_beside_a_picture_in_pieces():
         {name: (*torch.rand(2, 3, 8, 8), told) for name in ("cat", "cup")}
     )
     for axes in figure.axes[2:]:
-        assert axes.get_xlabel().strip() == "anemone\n25%"
-        assert words(axes) == ["cat\n84%"]
+        said = [each for each in words(axes) if not each.endswith(":")]
+        assert said == ["anemone\n25%", "cat\n84%"]
     assert "cup: cat, 84%; in pieces: anemone, 25%; with its table" in alt
 
 

@@ -32,13 +32,6 @@ def test_both_kinds_of_answers_are_split_by_the_second_look():
     assert "Of the wrong ones, 3 are right after all, 5 still wrong" in alt
 
 
-def test_two_accuracies_stand_on_one_line():
-    figure, alt = imagenet.both_looks({"one": (0.8, 0.9)})
-    places = [dots.get_offsets()[0, 0] for dots in figure.axes[0].collections]
-    assert places == pytest.approx([80, 90])
-    assert alt == "one: 80.0% by one label, 90.0% by ReaL."
-
-
 def test_bytes_of_a_block_are_laid_end_to_end():
     figure, alt = imagenet.kept()
     bars = figure.axes[0].patches
@@ -47,18 +40,20 @@ def test_bytes_of_a_block_are_laid_end_to_end():
     assert alt.endswith("Together 36.")
 
 
-def test_tasks_have_a_bar_for_each_student_and_a_mark_for_guessing():
+def test_six_tasks_say_what_tuning_adds_over_the_floor_and_guessing():
     metrics = {}
-    for number, task in enumerate(imagenet.TASKS):
+    names = [name for group in imagenet.TASKS.values() for name in group]
+    for number, task in enumerate(names):
         metrics[f"most_frequent/{task}"] = {"value": 10}
-        for name in ("pixels", "frozen") + ("tuned",) * (task == "mnist"):
-            each = {"value": 50 + number, "per_seed": [49, 50 + number]}
+        for name, value in {"pixels": 20, "frozen": 50, "tuned": 60}.items():
+            seeds = [value + number - 1, value + number + 1]
+            each = {"value": value + number, "per_seed": seeds}
             metrics[f"test/{task}/{name}"] = each
+    metrics["test/place/tuned"]["value"] = 90
     figure, alt = imagenet.tasks(metrics)
     (axes,) = figure.axes
-    widths = [bar.get_width() for bar in axes.patches]
-    assert widths == pytest.approx(
-        [50, 50, 51, 51, 51, 52, 52, 53, 53, 54, 54, 55, 55]
-    )
+    assert [bar.get_width() for bar in axes.patches] == [*range(20, 26)]
     assert all(list(line.get_xdata()) == [10, 10] for line in axes.lines)
-    assert f"MNIST: 16 {TIMES} 16 pixels 51.0, frozen features 51.0" in alt
+    gains = [each.get_text() for each in axes.texts]
+    assert [x for x in gains if "+" in x] == ["+10"] * 5 + ["+35"]
+    assert f"MNIST 21.0 from 16 {TIMES} 16 pixels, frozen features 51.0" in alt

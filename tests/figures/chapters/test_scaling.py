@@ -28,9 +28,9 @@ def test_a_point_per_network_in_the_colours_of_its_family():
 
 
 def test_the_arrow_is_as_long_as_a_resnet_needs():
-    figure, alt = scaling.laws(POINTS, LAWS, 256.0, {50: ("Ti", (0, 5))})
+    figure, alt = scaling.laws(POINTS, LAWS, 256.0)
     # 12 * 256 ** -0.1 = 24 * (256 r) ** -0.2, so r = 2 ** 5 / 256 ** 0.5
-    assert words(figure.axes[0]) == ["Ti", "2.0 times"]
+    assert words(figure.axes[0]) == ["2.0 times"]
     assert "ViT 12.0 times C to the power -0.100" in alt
     (arrow,) = [x for x in figure.axes[0].texts if x.arrow_patch is not None]
     assert arrow.xy[0] == pytest.approx(512, rel=1e-4)

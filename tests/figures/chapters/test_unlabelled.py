@@ -115,6 +115,17 @@ def test_hollow_when_frozen_and_filled_when_set_free():
     assert "from scratch frozen 33 (its own 70)" in alt
 
 
+def test_an_arrow_for_each_kind_of_pictures():
+    names = {"few": 20.0, "more": 50.0}
+    metrics = {k: measured(x, train_per_seed=[70.0]) for k, x in names.items()}
+    kinds = {kind: (metrics, *names) for kind in ("digits", "shapes")}
+    figure, alt = unlabelled.gained(kinds)
+    rows = [x.get_offsets().tolist() for x in figure.axes[0].collections]
+    assert rows[0] == [[20, 0]] * 3 and rows[3] == [[50, 1]] * 3
+    assert [x.get_text() for x in figure.axes[0].texts] == ["", "+30"] * 2
+    assert "shapes from scratch 20% (its own 70), with MAE first 50%" in alt
+
+
 def test_a_line_over_labels_for_each_start():
     knows = [90.0, 96.0], [90.0, 96.0], [50.0, 60.0]
     metrics = {

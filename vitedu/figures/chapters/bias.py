@@ -10,7 +10,7 @@ from torch import Tensor
 from vitedu.figures.chapters.resnets import NETWORKS, standard_error
 from vitedu.figures.charts import WIDTH, bare, chart
 from vitedu.figures.palette import ATTENTION, CLASS, DARK, PALE, PATCHES
-from vitedu.figures.photos import draw_picture, pictures
+from vitedu.figures.photos import draw_picture
 from vitedu.figures.schematic import rectangle
 
 if TYPE_CHECKING:
@@ -24,6 +24,13 @@ SHIFTS = {"hybrid": 0.92, "resnet": 1.0, "vit": 1.08}  # to tell them apart
 NAMED = {"hybrid": (480, 82), "resnet": (13_500, 76), "vit": (12_000, 59)}
 CONTRAST = 1.7  # of the puzzles' greys, 0.25 and 0.75
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
+SHAPES = {"1k": 1_000, "10k": 10_000, "100k": 100_000}
+JUDGED = {
+    "its own": "train_per_seed",
+    "new ones": "per_seed",
+    "new forms,\nfive of each": "shots_5_per_seed",
+}
+WIDTHS = {20: 2.4, 6: 1.1}  # of lines, by million multiply-adds
 
 
 def puzzles(
@@ -66,11 +73,6 @@ def corners(image: Tensor, glyphs: Tensor) -> list[tuple[int, int]]:
     return [(int(y), int(x)) for y, x in (far < 0.25).any(dim=2).nonzero()]
 
 
-def pieces(shown: Mapping[str, Tensor], alt: str) -> tuple[Figure, str]:
-    """Photographs (3, h, w) in 0..1, side by side with their names."""
-    return pictures(shown, alt)
-
-
 def jumbled(
     shown: Mapping[str, tuple[Tensor, Tensor, Sequence[str]]],
 ) -> tuple[Figure, str]:
@@ -79,7 +81,7 @@ def jumbled(
     One is to the whole, one to the pieces, and the last one to the pieces with
     the table of positions in their order.
     """
-    figure, (above, below) = chart(WIDTH, 4.25, 2, len(shown))
+    figure, (above, below) = chart(WIDTH, 4.7, 2, len(shown))
     figure.set_layout_engine("compressed")
     told = []
     for over, axes, (name, (whole, picture, answers)) in zip(
@@ -91,12 +93,17 @@ def jumbled(
         draw_picture(axes, picture)
         for each in (over, axes):
             each.set(xticks=[], yticks=[])
-        words = alone.replace(", ", "\n") + "\n" * 3  # and room for `both`
-        axes.set_xlabel(words, fontsize=11, color=CLASS, linespacing=1.3)
-        look = {"ha": "center", "va": "top", "transform": axes.transAxes}
-        look |= {"color": ATTENTION, "weight": "bold", "linespacing": 1.3}
-        words = both.replace(", ", "\n")
-        axes.text(0.5, -0.33, words, fontsize=11, **look)
+        axes.set_xlabel("\n" * 7)  # room for what follows
+        for place, color, words, row in (
+            (-0.04, CLASS, alone, "in pieces:"),
+            (-0.5, ATTENTION, both, "in pieces, and its table shuffled, too:"),
+        ):
+            look = {"va": "top", "transform": axes.transAxes, "fontsize": 11}
+            if axes is below[0]:
+                axes.text(0, place, row, in_layout=False, **look)
+            look |= {"ha": "center", "color": color, "weight": "bold"}
+            said = words.replace(", ", "\n")
+            axes.text(0.5, place - 0.15, said, linespacing=1.2, **look)
         told.append(
             f"{name}: {first}; in pieces: {alone}; with its table shuffled "
             f"too: {both}"
@@ -185,6 +192,50 @@ def _curve(
         ", ".join(f"{value:.0f}" for value in values) for values in (means, own)
     )
     return [f"{label} {new} (its own {known})"]
+
+
+def growing(
+    metrics: Mapping[str, Mapping[str, Any]],
+) -> tuple[Figure, str]:
+    """Accuracy over the number of shapes, judged in the ways of `JUDGED`.
+
+    Rows are called "vit-20-1k" and so on, by the million multiply-adds.
+    """
+    figure, panels = chart(WIDTH, 3.3, columns=len(JUDGED), sharey=True)
+    told = []
+    for axes, (title, key) in zip(panels, JUDGED.items(), strict=True):
+        for network in ("resnet", "vit"):
+            label, color, marker = NETWORKS[network]
+            for size, width in WIDTHS.items():
+                seeds = [metrics[f"{network}-{size}-{n}"][key] for n in SHAPES]
+                means = [statistics.mean(each) for each in seeds]
+                errors = [standard_error(each) for each in seeds]
+                look = {"color": color, "linewidth": width, "capsize": 2}
+                look["markersize"] = 2.5 * width
+                look["label"] = f"{label}, {size} M"
+                places = [*SHAPES.values()]
+                axes.errorbar(places, means, errors, fmt=f"{marker}-", **look)
+                values = ", ".join(f"{value:.0f}" for value in means)
+                told.append(f"{' '.join(title.split())}, {label} {size} M")
+                told[-1] += f" {values}"
+        axes.set_title(title, fontsize=12)
+        axes.set(xscale="log", xlim=(600, 170_000), ylim=(0, 104))
+        axes.set_xticks(places, SHAPES)
+        axes.minorticks_off()
+        axes.tick_params(labelsize=11)
+        bare(axes)
+    panels[-1].axhline(100 / 6, color=PALE, linestyle=":", linewidth=1)
+    look = {"fontsize": 11, "frameon": False, "ncols": 2}
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", **look)
+    figure.supxlabel("drawn shapes to learn from", fontsize=12)
+    panels[0].set_ylabel("right answers (%)", fontsize=12)
+    alt = (
+        "Right answers in %, means of three seeds, of ViTs and ResNets of 20 "
+        f"and 6 million multiply-adds, after {', '.join(SHAPES)} shapes: "
+        f"{'; '.join(told)}. Guessing gives a sixth of the new forms."
+    )
+    return figure, alt
 
 
 def pretrained(table: Mapping[str, Sequence[float]]) -> tuple[Figure, str]:

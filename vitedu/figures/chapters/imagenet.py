@@ -18,18 +18,21 @@ KEPT = (
     ("norm", 1, 4, STREAM),
     ("MLP: input 1,\nhidden 4, GELU 4", 9, 2, MLP),
 )
-TASKS = {
-    "cifar10": "CIFAR-10",
-    "mnist": "MNIST",
-    "trashnet": "waste",
-    "form": "which form",
-    "count": "how many",
-    "place": "which ninth",
+TASKS = {  # by what the pictures are, and in the order of what tuning buys
+    "photographs and digits: what is it?": {
+        "trashnet": "waste",
+        "mnist": "MNIST",
+        "cifar10": "CIFAR-10",
+    },
+    "the same drawings, three questions": {
+        "form": "which form?",
+        "count": "how many?",
+        "place": "which ninth?",
+    },
 }
 STUDENTS = {
-    "pixels": (f"16 {TIMES} 16 pixels", PALE),
     "frozen": ("frozen features", ATTENTION),
-    "tuned": ("all weights", CLASS),
+    "tuned": ("all weights learn", CLASS),
 }
 
 
@@ -204,35 +207,6 @@ def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
     )
 
 
-def both_looks(
-    accuracies: Mapping[str, Sequence[float]],
-) -> "tuple[Figure, str]":
-    """For each network, its accuracy by one label and its accuracy by ReaL."""
-    figure, axes = chart(WIDTH, 2.0)
-    listed = []
-    for row, (name, shares) in enumerate(accuracies.items()):
-        one, real = (100 * share for share in shares)
-        look = {"arrowstyle": "-|>", "color": DARK, "linewidth": 1.8}
-        look |= {"shrinkA": 0, "shrinkB": 5}
-        axes.annotate("", (real, row), (one, row), arrowprops=look)
-        for x, color, offset, ha in (
-            (one, PALE, -8, "right"),
-            (real, ATTENTION, 8, "left"),
-        ):
-            axes.scatter(x, row, s=70, color=color, zorder=3)
-            look = {"ha": ha, "va": "center", "color": DARK}
-            note(axes, f"{x:.1f}%", (x, row), (offset, 0), **look)
-        note(axes, name, (one, row), (0, 10), color=DARK)
-        listed.append(f"{name}: {one:.1f}% by one label, {real:.1f}% by ReaL")
-    axes.set_ylim(len(listed) - 0.6, -0.7)
-    axes.set_xlim(79, 93)
-    axes.set_yticks([])
-    axes.set_xlabel("right (%): by one label, then by ReaL", fontsize=12)
-    axes.tick_params("x", labelsize=11)
-    bare(axes, "top", "right", "left")
-    return figure, f"{'; '.join(listed)}."
-
-
 def kept() -> "tuple[Figure, str]":
     """Bytes that a block keeps for each number of a token's width."""
     figure, axes = chart(WIDTH, 2.8)
@@ -267,56 +241,68 @@ def kept() -> "tuple[Figure, str]":
 
 
 def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
-    """Test accuracy of the six tasks, a bar for each student, seeds as dots.
+    """Test accuracy of six tasks: frozen and tuned, an arrow from one to other.
 
-    A black mark says how often the most frequent answer is right.
+    Small dots are seeds, the pale bar is a classifier of few pixels, and a
+    black mark says how often the most frequent answer is right.
     """
-    figure, axes = chart(WIDTH, 6.2)
-    row, ticks, listed = 0.0, [], []
-    for task, title in TASKS.items():
-        found = {
-            name: metrics[f"test/{task}/{name}"]
-            for name in STUDENTS
-            if f"test/{task}/{name}" in metrics
-        }
-        middle = row + (len(found) - 1) / 2
-        ticks.append((middle, title))
-        guess = metrics[f"most_frequent/{task}"]["value"]
-        ends = [row - 0.45, row + len(found) - 0.55]
-        axes.plot([guess, guess], ends, color=DARK, linewidth=2, zorder=3)
-        words = []
-        for name, each in found.items():
-            title_of, color = STUDENTS[name]
-            value = each["value"]
-            axes.barh(row, value, 0.86, color=color)
-            dots = {"s": 16, "color": DARK, "edgecolors": "white"}
-            dots |= {"zorder": 4, "linewidths": 0.7}
-            seeds = each["per_seed"]
-            axes.scatter(seeds, [row] * len(seeds), **dots)
-            look = {"ha": "left", "va": "center"}
-            place = max([*seeds, value]), row
-            label(axes, place, f"  {value:.0f}", DARK, 11, **look)
-            words.append(f"{title_of} {value:.1f}")
-            row += 1
-        listed.append(f"{title}: {', '.join(words)}, guessing {guess:.0f}")
-        row += 1.6 if task == "trashnet" else 0.7
-    axes.set_yticks(*zip(*ticks, strict=True), fontsize=12)
-    axes.set_ylim(row - 0.7, -0.7)
-    axes.set_xlim(0, 108)
-    axes.set_xticks(range(0, 101, 20))
-    axes.set_xlabel("right answers on the test images (%)", fontsize=12)
-    axes.tick_params("x", labelsize=11)
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles = [
-        Patch(color=color, label=title)
-        for name, (title, color) in STUDENTS.items()
-        if any(key.endswith(f"/{name}") for key in metrics)
-    ]
-    words = "always the most frequent"
-    handles.append(Line2D([], [], color=DARK, linewidth=2, label=words))
-    look = {"loc": "lower center", "bbox_to_anchor": (0.4, 1), "ncol": 2}
-    axes.legend(handles=handles, frameon=False, fontsize=10, **look)
+    figure, axes = chart(WIDTH, 4.6)
+    row, ticks, listed = 0.0, [], []
+    for group, titles in TASKS.items():
+        look = {"va": "center", "weight": "bold"}
+        label(axes, (1, row), group, DARK, 11, ha="left", **look)
+        for task, title in titles.items():
+            row += 1
+            ticks.append((row, title))
+            floor, *ends = (
+                metrics[f"test/{task}/{name}"] for name in ("pixels", *STUDENTS)
+            )
+            guess = metrics[f"most_frequent/{task}"]["value"]
+            axes.barh(row, floor["value"], 0.55, color=PALE, alpha=0.6)
+            axes.plot([guess] * 2, [row - 0.4, row + 0.4], color=DARK, lw=2)
+            means = [each["value"] for each in ends]
+            look = {"arrowstyle": "-|>", "color": DARK, "linewidth": 1.5}
+            look |= {"shrinkA": 0, "shrinkB": 4}
+            tail, head = ((mean, row) for mean in means)
+            axes.annotate("", head, tail, arrowprops=look)
+            words = [f"{floor['value']:.1f} from 16 {TIMES} 16 pixels"]
+            for each, (name, color) in zip(
+                ends, STUDENTS.values(), strict=True
+            ):
+                seeds = each["per_seed"]
+                look = {"color": color, "linewidths": 0, "zorder": 3}
+                axes.scatter(seeds, [row] * len(seeds), s=20, alpha=0.5, **look)
+                axes.scatter(each["value"], row, s=64, **look)
+                words.append(f"{name} {each['value']:.1f}")
+            gain = f"+{means[1] - means[0]:.0f}"
+            right = max(means[1], *ends[1]["per_seed"]), row
+            look = {"va": "center", "weight": "bold", "color": CLASS}
+            note(axes, gain, right, (8, 0), **look)
+            words.append(f"always the most frequent answer {guess:.0f}")
+            listed.append(f"{title} {', '.join(words)}")
+        row += 1.3
+    axes.set_yticks(*zip(*ticks, strict=True), fontsize=12)
+    axes.set_ylim(row - 0.8, -0.5)
+    axes.set_xlim(0, 112)
+    axes.set_xticks(range(0, 101, 20))
+    axes.set_xlabel("right answers on the test images (%)", fontsize=12)
+    axes.tick_params("x", labelsize=11)
+    axes.tick_params("y", length=0)
+    dot = {"marker": "o", "linestyle": "", "markersize": 8}
+    axes.legend(
+        handles=[
+            Patch(color=PALE, alpha=0.6, label=f"16 {TIMES} 16 pixels"),
+            Line2D([], [], color=DARK, lw=2, label="most frequent answer"),
+            *(
+                Line2D([], [], color=color, label=name, **dot)
+                for name, color in STUDENTS.values()
+            ),
+        ],
+        **{"loc": "lower center", "bbox_to_anchor": (0.38, 1), "ncol": 2},
+        **{"frameon": False, "fontsize": 11},
+    )
     bare(axes)
     return figure, f"Right answers in percent. {'; '.join(listed)}."

@@ -60,12 +60,10 @@ def laws(
     points: Points,
     laws: Mapping[str, tuple[Tensor, Tensor]],
     budget: float,
-    named: Mapping[float, tuple[str, tuple[float, float]]] | None = None,
 ) -> "tuple[Figure, str]":
     """Errors (n,) over costs (n,) with lines (a, b), both axes in logarithms.
 
-    An arrow leads from the ViTs' line at `budget` to the ResNets'. `named` are
-    the names of some ViTs, by what they cost, and how far off they're written.
+    An arrow leads from the ViTs' line at `budget` to the ResNets'.
     """
     figure, axes = chart(WIDTH, 4)
     axes.set_yscale("log")
@@ -79,9 +77,6 @@ def laws(
         words = rf"{name}: $E = {a:.0f}\,C^{{{b:.2f}}}$"
         axes.plot([], [], marker, color=color, label=words)
         told.append(f"{name} {a:.1f} times C to the power {b:.3f}")
-    for x, y in zip(*(each.tolist() for each in points["vit"]), strict=True):
-        if named and x in named:
-            note(axes, named[x][0], (x, y), named[x][1], 11, color=ATTENTION)
     times, start = _arrow(axes, laws, budget)
     note(axes, times, start, (0, 8), 11, color=CLASS, weight="bold")
     _costs(axes)
@@ -236,7 +231,7 @@ def ours(sizes: Mapping[str, Points]) -> "tuple[Figure, str]":
     """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
 
     A panel for each size, all on the same axes. Its arrow leads from a ViT's
-    end, that of the middle run, back to where a ResNet was as good, as far as
+    end, at the mean of its runs, back to where a ResNet was as good, as far as
     all pairs of runs say in the mean.
     """
     figure, panels = chart(WIDTH, 3.5, columns=len(sizes), sharey=True)
@@ -294,8 +289,7 @@ def _back(
         for end in ends
         for loss in others
     ]
-    height = ends.sort().values[len(ends) // 2].item()
-    return start, start * len(pairs) / sum(pairs), height
+    return start, start * len(pairs) / sum(pairs), ends.mean().item()
 
 
 def _arrow(

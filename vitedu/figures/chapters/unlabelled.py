@@ -328,6 +328,47 @@ def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     )
 
 
+def gained(
+    kinds: Mapping[str, tuple[Mapping[str, Mapping[str, Any]], str, str]],
+) -> "tuple[Figure, str]":
+    """Accuracy on kinds of pictures, from scratch and with MAE first.
+
+    By kind: metrics, and the names of the two. Every seed is a marker, and an
+    arrow leads from mean to mean.
+    """
+    figure, axes = chart(WIDTH, 2.6)
+    told = []
+    starts = [STARTS[name] for name in ("scratch", "mae-mnist")]
+    for row, (kind, (metrics, *names)) in enumerate(kinds.items()):
+        pair = [metrics[name] for name in names]
+        for (words, color, marker), found in zip(starts, pair, strict=True):
+            look = {"color": color, "marker": marker, "s": 34, "zorder": 3}
+            seeds = found["per_seed"]
+            label = words if row == 0 else None
+            axes.scatter(seeds, [row] * len(seeds), label=label, **look)
+        few, more = (each["value"] for each in pair)
+        look = {"arrowstyle": "->", "color": DARK, "linewidth": 1.5}
+        ends = (more, row + 0.3), (few, row + 0.3)
+        axes.annotate("", *ends, arrowprops=look)
+        words, tip = f"+{more - few:.0f}", (more, row + 0.3)
+        note(axes, words, tip, (4, 0), va="center")
+        own = [sum(x) / len(x) for x in (y["train_per_seed"] for y in pair)]
+        scratch, first = own
+        told.append(
+            f"{kind} from scratch {few:.0f}% (its own {scratch:.0f}), with MAE "
+            f"first {more:.0f}% (its own {first:.0f})"
+        )
+    axes.set_yticks(range(len(kinds)), list(kinds))
+    axes.set_ylim(len(kinds) - 0.4, -0.3)
+    axes.set(xlabel="new pictures right (%)", xlim=(0, 107))
+    axes.legend(frameon=False, fontsize=10, loc="upper left")
+    bare(axes)
+    return figure, (
+        "Percent of new pictures right, from 1,000 labels and in as many "
+        f"steps: {'; '.join(told)}."
+    )
+
+
 def by_labels(
     metrics: Mapping[str, Mapping[str, Any]],
 ) -> "tuple[Figure, str]":

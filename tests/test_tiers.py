@@ -149,9 +149,7 @@ SMALLER = {
         '"smoke": (24, (0,))': '"smoke": (12, (0,))',
         'for name in ("ViT-B/16", "ViT-H/14"):': 'for name in ("ViT-B/16",):',
         "for step in moments if": "for step in moments[:0] if",
-        "pair = [start(needed, ENDING, rank, *words) for rank in range(2)]": (
-            "pair = []"
-        ),
+        "for rank in range(2)": "for rank in ()",
         'found = torch.load(folder / "found.pt")': "",
         "first, alone = one_process()": "first, alone = one_process(); "
         "found = {'right': alone, 'same images': first, 'sum': alone}",

@@ -393,16 +393,15 @@ def test_links_to_papers_bear_their_titles(site):
         assert links and all(link.get("title") for link in links), page
 
 
-def test_a_figure_for_the_margin_stands_there_or_in_the_text(server, visit):
-    for page in CHAPTERS:
-        if "tag_margin" not in (SITE / page).read_text():
-            continue
-        opened = visit(server + page)
-        cell = opened.page.locator(".cell.tag_margin").first
-        text = opened.page.locator("article p").first
+@pytest.mark.parametrize("shown", ASK, ids=str, indirect=True)
+def test_a_figure_for_the_margin_stands_there_or_in_the_text(tour, shown):
+    cell = tour.page.locator(".cell.tag_margin").first
+    assert cell.count() == ("tag_margin" in (SITE / shown[0]).read_text())
+    if cell.count():
+        text = tour.page.locator("article p").first
         beside, words = cell.bounding_box(), text.bounding_box()
         assert beside["x"] > words["x"] + words["width"]
-        opened.look("light", PHONE)
+        tour.look("light", PHONE)
         beside = cell.bounding_box()
         assert beside["x"] + beside["width"] <= PHONE["width"]
         assert beside["width"] > 300

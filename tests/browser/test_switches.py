@@ -50,9 +50,9 @@ def loaded(opened, words):
     return guesses
 
 
-def test_the_compass_answers_as_the_chapters_dictionary(server, visit):
+def test_the_compass_turns_and_answers_as_the_chapter(server, visit):
     opened = visit(f"{server}book/02_attention.html")
-    unfold(opened)
+    unfold(opened, is_read=True)
     for degrees, length in ((26.565, 1), (90, 5), (200, 50)):
         found = opened.page.evaluate(f"vitedu.askWinds({degrees}, {length})")
         turn = math.radians(degrees)
@@ -64,11 +64,6 @@ def test_the_compass_answers_as_the_chapters_dictionary(server, visit):
         assert found["shares"] == pytest.approx(shares)
         warm = sum(map(math.prod, zip(shares, DEGREES.values(), strict=True)))
         assert found["answer"] == pytest.approx(warm)
-
-
-def test_turning_the_compass_changes_the_answer(server, visit):
-    opened = visit(f"{server}book/02_attention.html")
-    unfold(opened, is_read=True)
     box = opened.page.locator(".try-switch")
     said, sliders = box.locator(".try-head"), box.locator("input")
     # the chapter's query, north-north-east, of length 1

@@ -177,10 +177,9 @@ def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
                 middle = left + share / 2, y
                 label(axes, middle, f"{count:,}", "white", 12, **white)
             left += share
-    line = {"color": CLASS, "linewidth": 1}
-    axes.plot([part, part, 0], [0.28, 1.78, 2.72], **line)
-    axes.plot([1, 1], [0.28, 2.72], **line)
-    axes.plot([0, 0], [0.28, 1.22], **line | {"color": ATTENTION})
+    axes.plot([part, part, 0], [0.28, 1.78, 2.72], color=CLASS, linewidth=1)
+    axes.plot([1, 1], [0.28, 2.72], color=CLASS, linewidth=1)
+    axes.plot([0, 0], [0.28, 1.22], color=ATTENTION, linewidth=1)
     above, below = {"va": "bottom"}, {"va": "top"}
     first, second = right[1] / other, unfit[1] / other
     few = f"no class fits: {unfit[0]}, wrong now: {wrong[0]}"

@@ -581,7 +581,7 @@ for name, ends in found.items():
 # %% [markdown]
 # None of them raises an error. Done right, two processes end where one does, except for the
 # last digits. With the same images you end further from the goal than you began, about as far
-# as ten steps on [quite other images](#Half-a-batch) would take you (116%). The second process
+# as with ten steps on [other images](#Half-a-batch) (116%). The second process
 # worked for nothing. The sum hardly matters, because Adam divides by the gradient's size.
 # (Exercise 1 asks what happens without Adam.)
 #

@@ -153,7 +153,7 @@ print("checked: more than nine weights in ten differ")
 # isn't the run that you planned. If you compare two recipes that way, you may be comparing two
 # accidents.
 #
-# We'll come back to this. The other enemy of a large run is its size. The paper takes 4,096
+# The other enemy of a large run is its size. The paper takes 4,096
 # images in every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)).
 # `vitedu.budget` counts the memory of such a step, for a ViT-B/16 in float32:
 
@@ -247,8 +247,8 @@ for one, other in zip(sliced.parameters(), uncut.parameters(), strict=True):
 print("checked: gradients agree to 1e-12, weights after the step to 1e-10")
 
 # %% [markdown]
-# Now a version that looks just as good. It divides each slice's *mean* loss by the number
-# of slices.
+# Only a fingerprint could tell them apart. The next version looks just as good. It divides each
+# slice's *mean* loss by the number of slices.
 
 # %% tags=["failure", "nbval-ignore-output"]
 careless, _ = twin()
@@ -270,8 +270,8 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 # `transformers` [had this mistake](https://github.com/huggingface/transformers/pull/34191)
 # until October 2024, because slices of equally many texts differ in their number of tokens.
 #
-# Done right, the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its
-# time, though: slices save memory, not work.
+# Done right, the paper's step fits into a laptop, as 128 slices of 32 images. But slices save
+# memory, not work.
 #
 # ## Cut the memory
 #
@@ -350,7 +350,8 @@ print("checked: the gradient is the same, to the last bit")
 # it, but not what comes out.
 #
 # And the memory? After the forward pass, less than a tenth is kept. Even at the peak, while a
-# block runs again, it's about a sixth. The gradient is the same, to the last bit.
+# block runs again, it's about a sixth. The gradient is the same to the last bit, and so the
+# fingerprint would be, too.
 #
 # At the top of the page, a slice of 32 images took 5.2 GB. And now?
 
@@ -579,14 +580,14 @@ for name, ends in found.items():
 
 
 # %% [markdown]
-# None of them raises an error. Done right, two processes end where one does, except for the
-# last digits. With the same images you end further from the goal than you began, about as far
-# as with ten steps on [other images](#Half-a-batch) (116%). The second process
-# worked for nothing. The sum hardly matters, because Adam divides by the gradient's size.
-# (Exercise 1 asks what happens without Adam.)
+# None of them raises an error. Done right, two processes end where one does, except for last
+# digits, which change the fingerprint. With the same images you end further from the goal than
+# you began, about as far as with ten steps on [other images](#Half-a-batch) (116%). The second
+# process worked for nothing. The sum hardly matters, because Adam divides by the gradient's
+# size. (Without Adam? Exercise 1.)
 #
-# And does sharing pay? Two folded cells give batches of 64 to a larger ViT, in one process and
-# then in two:
+# And does sharing pay? Two folded cells give batches of 64 to a larger ViT, in one process, then
+# in two:
 
 
 # %% tags=["hide-input"]
@@ -767,7 +768,7 @@ except RuntimeError as error:
 # does. Then both are gone: opening a file for writing empties it. (That example also saves
 # nothing but weights and epoch: too little for Adam.)
 #
-# So write to a second file beside it, make sure that all of it is on the disk, and only then
+# So write to a second file beside it, make sure it's all on the disk, and only then
 # give it the name. If the program dies, the renaming has happened completely or not at all.
 # (What about [a power cut](#Beyond-a-rename)?)
 

@@ -412,12 +412,6 @@ def in_errors(one, other):
     return (change.mean() / change.std() * len(change) ** 0.5).item()
 
 
-def between(one, other):
-    """The difference of two starts, over the error of their pretrainings."""
-    one, other = one.mean(dim=1), other.mean(dim=1)
-    return (one.mean() - other.mean()) / ((one.var() + other.var()) / 3).sqrt()
-
-
 random, best = (all_of("probe", start) for start in ("scratch", "mae"))
 mae, mpp = (all_of("tuned", start) for start in ("mae", "mpp-mean"))
 scratch, shapes = (runs[f"tuned/cifar-{x}/1000"] for x in ("scratch", "shapes"))
@@ -429,7 +423,14 @@ for values in (scratch, mpp.mean(dim=0), shapes):
     assert best.mean(dim=1).min() > values.mean() + 1
 print("check: each of these differences is more than three errors")
 
+
 # %% tags=["nbval-check-output", "hide-cell"]
+def between(one, other):
+    """The difference of two starts, over the error of their pretrainings."""
+    one, other = one.mean(dim=1), other.mean(dim=1)
+    return (one.mean() - other.mean()) / ((one.var() + other.var()) / 3).sqrt()
+
+
 assert between(mae, mpp) > 3 < between(best, mpp) and between(best, random) > 3
 frozen = all_of("probe", "mpp-mean")
 assert between(frozen, random).abs() < 2

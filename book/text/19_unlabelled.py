@@ -520,7 +520,7 @@ assert 8.5 < work / tuning < 9.5
 print("checked: on digits scratch is ahead, for as much compute")
 
 # %% [markdown]
-# Nothing! Scratch (the dark squares) is even ahead, by a point and a half. A thousand digits,
+# Nothing! Scratch (the upper squares) is even ahead, by a point and a half. A thousand digits,
 # shifted and turned a little each time, were enough all along. Scratch only had to see them more
 # often. **On digits, looking first isn't worth its compute.**
 #

@@ -51,18 +51,9 @@ INSIDE_FUNCTIONS = {("vitedu.train.fit", "figures")}
 # what stands for itself: the network, and the file that readers copy
 MAY_IMPORT = {"model": {"torch", "einops"}, "plain": {"torch", "einops"}}
 
-NOT_LOADED = {
-    "psutil",
-    "torchvision",
-    "timm",
-    "matplotlib",
-    "jinja2",
-    "webdataset",
-    "datasets",
-    "torch.distributed.fsdp",
-    "torch.distributed.checkpoint",
-    "torch._dynamo",
-}
+NOT_LOADED = {"psutil", "torchvision", "timm", "matplotlib", "jinja2"}
+NOT_LOADED |= {"webdataset", "datasets", "torch._dynamo"}
+NOT_LOADED |= {f"torch.distributed.{x}" for x in ("fsdp", "checkpoint")}
 
 
 def part_of(parts):

@@ -18,19 +18,10 @@ ANSWERS = {
 }
 # chapter 1 also asks about red for blue, and about tokens with a third of their
 # answers; chapter 4 asks a network that reads its answer from the first patch
-ALTERED = {
-    "book/01_images.ipynb": {"63", "73"},
-    "book/04_vit.ipynb": {"25"},
-}
-PAGES = [
-    "README.md",
-    "book/index.md",
-    "book/try.md",
-    "book/01_images.ipynb",
-    "book/02_attention.ipynb",
-    "book/03_encoder.ipynb",
-    "book/04_vit.ipynb",
-]
+ALTERED = {"book/01_images.ipynb": {"63", "73"}, "book/04_vit.ipynb": {"25"}}
+PAGES = ["README.md", "book/index.md", "book/try.md"]
+PAGES += [f"book/{x}.ipynb" for x in ("01_images", "02_attention")]
+PAGES += [f"book/{x}.ipynb" for x in ("03_encoder", "04_vit")]
 
 
 def words_of(page):

@@ -103,7 +103,7 @@ def watch(model, run):
 
 # %% [markdown]
 # `watch`, in a hidden cell, trains and notes two accuracies: on the pictures that the network
-# learned from, and on those held out.
+# learned from, and on those held out, all of them unchanged.
 
 # %% tags=["nbval-ignore-output"]
 first = small()
@@ -117,12 +117,12 @@ figures.show(*recipe.parting({"": seen}))
 # %% [markdown]
 # The network gets most of its own pictures right, and under 40% of the others. The blue curve
 # soon stops rising. Whatever the dashed one gains after that is memorising. The space between
-# them is the *gap*, and it's the first thing to look at in any run.
+# them is the *gap*, the first thing to look at in any run.
 #
 # Are ViTs just bad at small photographs? No: a larger one, with ten times your pictures but
-# also from nothing, gets 87%. **So what does your run lack, and would a longer run lack the
-# same?** We'll build three well-known ingredients, weigh eleven, and draw a map that answers
-# both questions.
+# also from nothing, gets 87%. **So what does your run lack, and would a longer run need the
+# same ingredients?** We'll build three well-known ingredients, weigh eleven, and draw a map
+# that answers both questions.
 #
 # ## Shift and mirror
 #
@@ -192,19 +192,20 @@ move = recipe.Move(
     "shifts and mirrors", place("no augmentation"), place("recipe")
 )
 path = {"your first run": [*seen.values()]}
-figures.show(*recipe.plane(path, [move], high=60))
+tail = {"recipe\nwithout": (94, 45.5)}
+figures.show(*recipe.plane(path, [move], tail, high=60))
 
 # %% [markdown]
 # On this map, a run moves to the right when it gets more of its own pictures right, and up
 # when it gets more of the others. On the dashed diagonal there's no gap. Your first run sets
 # out along it and then turns away: that's memorising.
 #
-# The blue arrow is what shifts and mirrors do to the record's recipe. Upwards it's only three
-# points. But look how far to the left it goes! There's hardly a gap any more.
+# The blue arrow is what shifts and mirrors do to that recipe. Upwards it's only three points.
+# But look how far to the left it goes! There's hardly a gap any more.
 #
 # So there are two ways to be bad. Far from the diagonal, a network knows its pictures by
-# heart. Down on the diagonal, it hasn't even learned what it was shown. Here's a guess for
-# us to test: **a wide gap calls for variety, and no gap calls for time.**
+# heart. Down on the diagonal, it hasn't even learned what it was shown. Here's a guess to
+# test: **a wide gap calls for variety, and no gap calls for time.**
 #
 # ## Mix two pictures
 #
@@ -248,8 +249,8 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 # \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
 #
 # In the code $\lambda$ is `share`, and the partner is the neighbour in the batch. `draw` picks
-# a random share between a half and 1, so a picture always outweighs its partner. A small
-# `alpha` usually mixes in little.
+# a random share between a half and 1, so a picture always outweighs its partner. It's from a
+# *beta distribution*: with a small `alpha`, most shares are close to 1.
 
 
 # %%
@@ -346,8 +347,8 @@ two_epochs(torch.optim.AdamW)
 
 # %% [markdown]
 # One letter more, and the weights are still there. By custom, only *kernels* decay, the
-# matrices of dense layers and convolutions ([here](#The-record-in-numbers) it makes no
-# difference). So the optimizer gets two *groups*:
+# matrices of dense layers and convolutions ([in the record](#The-record-in-numbers) it makes
+# no difference). So the optimizer gets two *groups*:
 
 
 # %%
@@ -437,10 +438,11 @@ def spelled(values):
 print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 
 # %% [markdown]
-# More than two points apart, from nothing but luck! Three numbers can't tell their *spread*,
-# the standard deviation: sometimes it comes out [far too
-# small](#Three-numbers-and-their-spread). So we pool the spreads of all variants. Your gain is
-# a difference of two single runs, and its error is $\sqrt 2$ times the pooled spread.
+# More than two points apart, from nothing but luck! Three numbers can't tell you their
+# *spread*, the standard deviation: sometimes it comes out [far too
+# small](#Three-numbers-and-their-spread). So we *pool* the spreads of all variants: average
+# the squares, take the root. Your gain is a difference of two single runs, so its error is
+# $\sqrt 2$ times that.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
@@ -453,8 +455,8 @@ print(f"your gain      {gain:.1f} points, or {gain / single_error:.1f} errors")
 print(f"two errors     {2 * error:.1f} points, with three seeds each")
 
 # %% [markdown]
-# By chapter 5's rule, two errors are a hint and three a result, so you're on the border.
-# Between means of three seeds, two errors are only 1.3 points.
+# By chapter 5's rule, two errors are a hint and three a result, so you're on the border. With
+# three seeds each, two errors are only 1.3 points.
 #
 # ## One switch at a time
 #
@@ -507,28 +509,25 @@ figures.show(*recipe.brings(rows, 2 * error))
 
 
 # %% [markdown]
-# Small dots are seeds, and the large one is their mean. Blue ingredients change the pictures,
-# red ones the labels, grey ones the steps, and orange ones the network.
+# Small dots are seeds, and the large one is their mean. Blue ingredients change the pictures
+# (mixing also changes the labels), red the labels, grey the steps, and orange the network.
 #
 # Smaller patches bring the most, for four times the work. Then come shifts and mirrors. Mixup
 # costs three points and RandAugment eleven: even more variety, for a network that hardly knows
 # its own pictures. That fits the guess.
 #
-# The other six are in the grey band of two errors, though each has a good paper behind it.
-# [Together they help](#The-record-in-numbers), but to see half a point you'd need [many more
-# seeds](#The-price-of-half-a-point).
+# The other six are in the grey band of two errors, though each has a good paper behind it. To
+# see half a point you'd need [many more seeds](#The-price-of-half-a-point).
 #
 # ## Three times as long
 #
-# Would a longer run lack the same? We took 45,000 pictures and patches of 4, and flipped seven
-# switches again, for 8 epochs and for 24. These are single runs, so the band is wider: two
-# errors are 2.3 points, with the spread from above. (Three twins of such a run, over 40 epochs,
-# have a slightly smaller spread.)
+# Would a longer run need the same? We took 45,000 pictures and patches of 4, and flipped seven
+# switches again, for 8 epochs and for 24. These are single runs, so two errors are now 2.3
+# points.
 
 # %% [markdown] tags=["predict"]
 # In 8 epochs, shifts and mirrors made no difference, mixing (mixup with cutmix) cost five
-# points and RandAugment thirteen. Now the runs may last 24. **Which of them turns from useless
-# or harmful to needed?**
+# points and RandAugment thirteen. Now the runs may last 24. **Which of them will they need?**
 #
 # * shifts and mirrors
 # * mixing
@@ -581,13 +580,12 @@ print(f"two errors of two single runs: {2 * single_error:.1f}")
 
 # %% [markdown]
 # Shifts and mirrors: they bring eleven points! Without them, three times the epochs bought
-# nothing, and in the end the network knew nearly all of its own pictures by heart. (Eight
-# passes were probably too few for that.) With them, it went on from 62% to 74. So what's useless
-# in a short run can be what a long one can't do without.
+# nothing, and in the end the network knew nearly all of its own pictures by heart. With them,
+# it went on from 62% to 74. So what's useless in a short run can be what a long one can't do
+# without.
 #
-# Nothing went from harmful to needed, though. RandAugment costs [as much as
-# before](#Why-RandAugment-hurts), what mixing costs is still a hint, and the other four are in the
-# band again.
+# RandAugment costs [as much as before](#Why-RandAugment-hurts), what mixing costs is only a
+# hint now, and the other four are in the band.
 #
 # ## A map of all the runs
 
@@ -680,10 +678,11 @@ if not gpu:
 # pictures right. From a wide gap (35 points or more), the way leads up as well. Close to the
 # diagonal it has to lead down, because no run here knows other pictures better than its own.
 #
-# The grey arrows point up and to the right: with shifts and mirrors, time teaches, and it opens
-# the gap. So a run should climb in zigzags, like a boat against the wind: time until the gap is
-# wide, then variety that makes room for more time. Eight of the nine blue and grey arrows fit,
-# though both blue ones that lead up are shifts and mirrors.
+# The grey arrows point up and to the right: with shifts and mirrors, time teaches, and it
+# opens the gap. So a run should climb in zigzags, like a boat against the wind: time until the
+# gap is wide, then variety that makes room for more time. Eight of the nine blue and grey
+# arrows fit, all but the mixing after 80 epochs. But both blue ones that lead up are shifts
+# and mirrors.
 #
 # The lower dotted line is a ViT that learned from nothing, too, but it's thirty times as large
 # as yours, and had *all* the pictures and a [few minutes of a GPU](#From-scratch,-on-a-GPU). The
@@ -745,11 +744,12 @@ alt = f"Ten pictures, each with what the first run and the third say. {said}."
 figures.show(*photos.pictures(panels, alt, columns=5))
 
 # %% [markdown]
-# 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (It's one
-# seed, but nobody needs an error bar for twenty points.) You know the ten pictures from the top
-# of the page. Below each class is what your first run says, and then your third: two of ten
-# have become six. And even its mistakes make sense now, a ship for an airplane, an automobile for
-# a truck.
+# 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (One seed,
+# but nobody needs an error bar for twenty points.) The borrowed weights had a head start,
+# though: they were trained on labelled photographs, dogs, frogs and trucks among them. Below
+# each class is what your first run says, and then your third: two of ten have become six. Two
+# of its four mistakes even make sense, a ship for an airplane and an automobile for a truck.
+# (The bird is still a deer, and the cat a frog.)
 #
 # From 5,000 pictures alone, no ViT of ours got beyond 53%. A small CNN did, in several minutes,
 # because what a ViT has to learn is [partly built into it](#A-CNN-from-as-few-pictures). So with
@@ -872,11 +872,11 @@ for name, words in WORDS.items():
         print(line.replace(" 0.0 ", "   - ") + f"{ratio:+9.1f}")
 
 # %% [markdown]
-# Half-way, while the rate is still high, the run without averaging is just two errors behind, a
-# hint. At the end it isn't behind at all. So perhaps averaging and cosine do the same job, and
-# that's why the short recipe is no worse without its cosine. (RandAugment's middle is its
+# Half-way, while the rate is still high, the run without averaging is just two errors behind,
+# a hint. At the end it isn't behind at all. So perhaps averaging and cosine do the same job,
+# and that's why the short recipe is no worse without its cosine. (RandAugment's middle is its
 # eleventh epoch. There's no short run with stochastic depth. On the map, *longer* leads to the
-# mean of three runs of 40 epochs.)
+# mean of three runs of 40 epochs; their spread is slightly below the pooled one.)
 #
 # ### Three numbers and their spread
 #

@@ -42,10 +42,9 @@ print(x + 1)
 figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
-# Still 2048. Every square is a bit, and `float16` has run out of them: it would need a
-# seventeenth for the one that makes it 2049 (orange in `float32`). And yet nearly all large
-# networks are trained with such numbers. They take half the memory and, on the right chip, a
-# fraction of the time.
+# Still 2048. Every square is a bit. `float32` has one for the last 1 of 2049 (orange), and
+# `float16` would need a seventeenth bit for it. And yet nearly all large networks are trained
+# with such numbers. They take half the memory and, on the right chip, a fraction of the time.
 #
 # Let's try it on the network of [chapter 5](05_mnist.ipynb). Here are its first four losses on
 # handwritten digits, in the usual `float32` and in `float16`:
@@ -117,9 +116,9 @@ for dtype in (torch.float32, torch.float16):
 # calculated that has no answer.
 #
 # **What do numbers lose with only sixteen bits, how do you train with them all the same, and
-# what do you get for it?** By the end you'll know what killed that run, and your step will keep
-# half as much in memory. And you'll have seen six lines make a ViT train on nine times as many
-# images a second. (Only two of the six are about number formats.)
+# what do you get for it?** By the end you'll know what killed that run, and how to halve what
+# a step keeps of each image. And you'll have seen six lines make a ViT train on nine times as
+# many images a second. (Only two of the six are about number formats.)
 #
 # ## Sixteen bits
 #
@@ -160,14 +159,14 @@ FORMATS = {
 print(f"{'':9}{'largest':>9}{'smallest':>10}{'step at 1':>11}")
 for name, dtype in FORMATS.items():
     info = torch.finfo(dtype)
-    smallest = info.smallest_normal * info.eps  # one step above zero
+    # one step above zero, where the 1 in the formula becomes a 0
+    smallest = info.smallest_normal * info.eps
     print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
 
 # %% [markdown] tags=["predict"]
 # You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded to
-# $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second whole
-# number. (The smallest numbers don't follow the formula: where the exponent can't go lower, the
-# $1$ in it becomes a $0$.)
+# $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second
+# whole number.
 #
 # ## Three tests
 #
@@ -206,9 +205,8 @@ print(f"largest logit {logits.max():.0f}, its power {powers.max()}")
 print(f"its probability {softmax.max()}")
 
 # %% [markdown]
-# The power of a perfectly ordinary logit becomes infinity, and infinity divided by infinity is
-# NaN. (PyTorch's own softmax first subtracts the largest logit, which doesn't change the
-# result.)
+# The power of an ordinary logit becomes infinity, and infinity divided by infinity is NaN.
+# (PyTorch's own softmax first subtracts the largest logit, which doesn't change the result.)
 #
 # **The third test is tiny numbers,** and it solves the case from the top of the page. Adam
 # divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a weight's squared
@@ -272,9 +270,9 @@ print("checked: a product in float16, the loss in float32")
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
 #
-# On the way back, the gradients of such products have sixteen bits as well. Are those enough?
-# The loss of a batch is a *mean*, so each image's gradient is divided by the batch size, and
-# ViT's authors pretrain with batches of 4,096.
+# On the way back, the gradients of such products have sixteen bits as well. Are sixteen
+# enough? The loss of a batch is a *mean*, so each image's gradient is divided by the batch
+# size, and ViT's authors pretrain with batches of 4,096.
 #
 # So we collect real gradients for four photographs, at the output of each linear layer of
 # ViT-Ti/16, and divide them by 4,096. As labels we take the network's own answers, because late
@@ -318,9 +316,9 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the strip "fewer bits",
-# where a number loses one bit of its fraction each time it halves. While a network is still
-# wrong, fewer are lost: with its second-best answers as labels, a third.
+# More than half of them would be lost. Nearly all of the rest are in the light strip of "fewer
+# bits", where a number loses one bit of its fraction each time it halves. While a network is
+# still wrong, fewer are lost: with its second-best answers as labels, a third.
 #
 # So let's move the gradients to where they keep all their bits. Multiply the loss by some $s$,
 # and the gradient of every weight $w$ is multiplied by $s$, too:
@@ -339,8 +337,9 @@ figures.show(*speed.mixed_step())
 # *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
 # halves $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
 #
-# `bfloat16` reaches far enough to do without. So take `bfloat16` if your chip has circuits for
-# it, and `float16` with a scaler if it hasn't, like a T4.
+# `bfloat16` reaches far enough to do without. So if your chip has circuits for it, take
+# `bfloat16`, and skim until [What you saved](#What-you-saved). If it hasn't, like a T4, take
+# `float16` and this:
 
 
 # %%
@@ -408,14 +407,14 @@ assert len(set(history)) > 3 and mine.isfinite().all()
 print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
-# Step for step, your class does what PyTorch's `torch.amp.GradScaler` does, overflows included.
+# Step for step, your class does what PyTorch's `torch.amp.GradScaler` does.
 #
 # ## A run brought back to life
 #
 # To see your scaler at work we need gradients that are too small for `float16`, and our little
-# network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every gradient
-# shrinks with it (and so does Adam's $\epsilon$, so that `float32` doesn't notice). Your scaler
-# begins at $1$ here, with a patience of four.
+# network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every
+# gradient shrinks with it. We shrink Adam's $\epsilon$, too, so `float32` doesn't notice. Your
+# scaler begins at $1$ here, with a patience of four.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -444,11 +443,10 @@ figures.show(*speed.rescue(losses, scales))
 # %% [markdown]
 # Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
 # NaN: it just doesn't learn. With your scaler the run falls behind while the scale is small,
-# and then it comes alive and catches up. (That it ends a little *below* `float32` is luck.) At
-# last the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving.
+# and then it comes alive and catches up. At last the scale hits the ceiling: a doubling, an
+# overflow, a skipped step, a halving.
 #
-# And an ordinary run? In each format we trained for two epochs on 20,000 digits, three times.
-# The table is folded.
+# And an ordinary run? In each format we trained for two epochs on 20,000 digits, three times:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 right = {}
@@ -459,7 +457,7 @@ for name, dtype in FORMATS.items():
         model, _ = learn(step, x_learn, y_learn, seed, EPOCHS)
         right[name].append(100 * accuracy(model, x_held, y_held))
 
-# %% tags=["nbval-ignore-output", "hide-cell"]
+# %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':15} right (%)      against float32")
 for name, percents in right.items():
     mean = statistics.mean(percents)
@@ -474,18 +472,20 @@ for name, percents in right.items():
 
 # %% [markdown]
 # Neither format costs a whole point, and the network that died at the top of the page now
-# reads 89% of digits that were held out. Three seeds can't say more: on another processor, the
-# same three put `bfloat16` only 0.14 ± 0.64 points ahead.
+# reads 89% of digits that were held out. But don't trust the small errors: three seeds can't
+# tell their own spread. On another processor, the same three put `bfloat16` only 0.14 ± 0.64
+# points ahead.
 #
 # So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
-# at a small learning rate [our network hardly learns](#Weights-in-bfloat16).
+# at a small learning rate the loss falls [an eighth as far](#Weights-in-bfloat16) as in
+# `float32`.
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
-# What do sixteen bits give you? Memory first. The weights, their gradients and Adam's two means
-# are still in `float32`. But the backward pass also needs what the forward pass computed, such
-# as the inputs of each product: the *activations*.
+# What do sixteen bits give you? Memory first. The weights, their gradients and Adam's two
+# means stay in `float32`. But the backward pass also needs what the forward pass computed,
+# such as the inputs of each product: the *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -516,15 +516,15 @@ bars = {
 figures.show(*speed.memory(bars))
 
 # %% [markdown]
-# In `float32`, one photograph takes more than all the weights! And the three bars show two
+# In `float32`, one photograph takes more than all the weights! The three bars show two
 # savings. The first has nothing to do with bits: your `attention` from [chapter
 # 2](02_attention.ipynb) keeps the attention maps. PyTorch's *fused* attention computes the map
-# piece by piece, throws each piece away, and computes it again in the backward pass ([Dao et al.
-# 2022](https://arxiv.org/abs/2205.14135)).
+# piece by piece, throws each piece away, and computes it again in the backward pass ([Dao et
+# al. 2022](https://arxiv.org/abs/2205.14135)).
 #
 # The second saving, about 40%, is `bfloat16`, a single line. Why not half? Adding a `float32`
 # and a `bfloat16` tensor gives `float32`. So the residual stream stays in `float32`, and the
-# norms save it like that for the backward pass.
+# norms save it like that for the backward pass. (And the image is kept in both formats.)
 #
 # In a batch of 64, the activations are nearly all of the memory, so keeping the weights in
 # `float32` costs [next to nothing](#Counting-memory).
@@ -626,12 +626,12 @@ else:
 # The large one does, but it only goes from 2.9 to 3.3 times its first speed. Your pencil has the
 # likely reason: products are only part of a step. Make them 7.4 times as fast, and $0.23 +
 # 0.77 / 7.4$ of the time is left, so the step is three times as fast. Make them 14.8 times as
-# fast, and it's 3.5 times. (That this comes so near is partly luck: the profile was of a
-# smaller network, on another chip.)
+# fast, and it's 3.5 times. That this comes so near is partly luck: the profile was of a
+# smaller network, on another chip.
 #
-# With all six lines, it trains on **nine times** as many images a second, with nearly half of the
-# arithmetic that the GPU manages at best. (It's still the same network, but a batch of 256
-# means fewer, larger steps.)
+# With all six lines, it trains on **nine times** as many images a second, with nearly half of
+# the arithmetic that the GPU manages at best. It's still the same network, but a batch of 256
+# means fewer, larger steps.
 #
 # **And the small one?** With 64 images, it gains nothing from any format. But with four times
 # the images, a step takes only an eighth longer, so 64 hardly kept the chip busy. What did it
@@ -648,6 +648,8 @@ else:
 # for dtype in (torch.float32, torch.bfloat16):
 #     %timeit -n 1 short(dtype, LossScaler())
 # ```
+#
+# With 2.3, the pencil says 1.8.
 
 # %% tags=["hide-cell"]
 # MFU, model FLOPs utilisation: the operations per second of the training step,
@@ -665,7 +667,7 @@ if not is_measured:
 # 1. Sixteen bits are a choice between reach and fineness. `bfloat16` has the reach of
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
 # 2. Weights and optimizer stay in `float32`, products get sixteen bits. That saves about 40%
-#    of the activations, which are most of the memory. With fused attention it's half.
+#    of the activations, which are most of the memory. Together with fused attention, it's half.
 # 3. Find out what the chip is waiting for. A shorter format helps with arithmetic if there are
 #    circuits for it, with memory because it has fewer bytes, and with Python not at all.
 #
@@ -677,9 +679,9 @@ if not is_measured:
 # 4. A loss scaler skips a step. What has it seen, and what does it do with its scale?
 # 5. Which of a ViT's operations get faster with sixteen-bit circuits, and which don't?
 #
-# Your activations are down to half. What if that's still too much, or if the machine is
-# switched off in the middle of the night? [Chapter 8](08_scale.ipynb) trains in pieces, and
-# loses nothing.
+# With fused attention, the activations are down to half. What if that's still too much, or if
+# the machine is switched off in the middle of the night? [Chapter 8](08_scale.ipynb) trains in
+# pieces, and loses nothing.
 #
 # ## Exercises
 #

@@ -142,9 +142,7 @@ compared(
 
 # %% [markdown]
 # Look at the first row. The ViT knows its own thousand by heart, and it's often wrong about new
-# ones. So *these are too few*. Whether more will do, the gap can't tell: you have to try. If it got
-# both equally wrong, it would have been trained too briefly, or at a bad rate, or it couldn't learn
-# the puzzle at all.
+# ones. So *these are too few*. Whether more will do, the gap can't tell: you have to try.
 #
 # Here more pictures do help. But with thirty thousand, the ViT isn't yet where the ResNet is with
 # three thousand. So it does need more data.
@@ -257,14 +255,14 @@ print(f"one head, no pictures{share(others):>51.1%}")
 
 # %% [markdown]
 # Look at the second row. The ResNet knows its three hundred by heart, and with new ones it's hardly
-# better than a coin. *Now it's the ResNet that needs more data.* With a thousand, it's
-# about where the ViT was with three hundred. ([Why it finds it
-# hard](#Why-a-ResNet-finds-it-hard).)
+# better than a coin. *Now it's the ResNet that needs more data.* Comparing is [hard for
+# it](#Why-a-ResNet-finds-it-hard): with a thousand, it's about where the ViT was with three
+# hundred.
 #
 # Then the last column. The head without weights simply compares. The ViT is wrong three times in
 # ten, even after ten thousand pictures, so much of what it knows is about its own sixteen glyphs. A
-# bias makes something quick to learn, but not always the rule that you had in mind. (The ResNet does
-# better here, but [not at every rate](#More-about-new-glyphs).)
+# bias makes something quick to learn, but not always the rule that you had in mind. The ResNet does
+# better here, though [not at every learning rate](#More-about-new-glyphs).
 #
 # ## Off the grid again
 #
@@ -292,7 +290,8 @@ compared(
 # %% [markdown]
 # Little more than half! In 1,200 steps, it can't learn the ten thousand it has, and pictures that
 # are always fresh get it hardly any further. If you'd seen only the right column, or the gap at a
-# thousand, you'd have collected more for nothing. What does help is four times the steps.
+# thousand, you'd have collected more for nothing. What does help is four times the steps, though
+# with fresh pictures, that's four times the pictures, too.
 
 # %% tags=["hide-cell", "nbval-check-output"]
 longer, shorter = (
@@ -302,7 +301,7 @@ assert min(longer) > max(shorter) + 5
 print("checked: all three long runs are ahead of all three short ones")
 
 # %% [markdown]
-# But even they don't get it halfway from a coin to perfect. What makes this so hard to learn?
+# But even that doesn't get it halfway from a coin to perfect. What makes this so hard to learn?
 #
 # Ask the head without weights. It's no better than a coin here, since hardly any token holds
 # a whole glyph. So let the patches overlap, with a stride of two pixels or of one:
@@ -313,15 +312,16 @@ for stride in (4, 2, 1):
 
 # %% [markdown]
 # With every window a token, each glyph is whole in one of them, and the head finds the double. What
-# it needed was *tokens that show a whole glyph*. They help a ViT that learns, too, but they're
-# expensive, and [many runs still fail](#Patches-that-overlap,-and-smaller-ones).
+# it needed was *tokens that show a whole glyph*. A ViT that learns is another matter: overlapping
+# patches help some runs, but they're expensive, and [others
+# fail](#Patches-that-overlap,-and-smaller-ones).
 #
 # ## Let convolutions read
 #
 # There's a cheaper way. Let convolutions go over the picture first, and hand what they've found to
 # attention. That's a *hybrid* ([chapter 14](14_resnets.ipynb)): our ResNet, with a single block of
-# a ViT in the place of its last block. It still has sixteen tokens, but each of them has seen 21
-# pixels across instead of four.
+# a ViT in the place of its last block. It still has sixteen tokens, but each of them has looked 21
+# pixels across instead of four, and the picture has only 16.
 #
 # All three networks cost about as much, and each has learned from ten thousand pictures:
 
@@ -372,26 +372,26 @@ for less, more in (("300", "1k"), ("1k", "3k")):
 print("checked: the hybrid is close; the ResNet compares from 3 times as many")
 
 # %% [markdown]
-# On the upper right, the ViT needs the most pictures. On the lower left it's the ResNet, which needs
-# about three times as many as the ViT. And on the lower right, more pictures hardly lift the ViT's
-# solid line: they pull the dashed one down to it.
+# On the upper right, all three are poor with three hundred pictures, and then it's the ViT that needs
+# the most. On the lower left it's the ResNet, which needs about three times as many as the ViT. And
+# on the lower right, more pictures hardly lift the ViT's solid line: they pull the dashed one down
+# to it.
 #
 # So does a ViT need more pictures? *To find a glyph anywhere, yes. To compare two that it knows,
-# no. And to find and compare, more pictures hardly helped it, four times the steps helped more, and
-# convolutions that read for it helped most, at about the same cost.*
+# no. And to find and compare, more pictures in as many steps hardly helped it, four times the steps
+# with fresh ones helped more, and convolutions that read for it helped most, at about the same cost.*
 #
 # If you don't know which of these your question is, take the hybrid. From a thousand pictures on,
 # it's never more than three points behind the better of the other two.
 #
 # ## Do the lines cross?
 #
-# So much for puzzles. The paper's own case is its [Figure 4](#What-the-paper-measured). After nine
-# million photographs, a ResNet is far ahead of a ViT that costs about as much. From ninety million
-# on, it's behind: the lines cross.
+# So much for puzzles. In the paper's own [Figure 4](#What-the-paper-measured), a ResNet is far ahead
+# of a ViT after nine million photographs, and behind it from ninety million on: the lines cross.
 #
-# Here's that figure with drawn shapes. ViTs and ResNets of 20 and of 6 million multiply-adds learn
-# to tell ten forms apart. Then come few shots, as in the paper: a linear classifier on frozen
-# features ([chapter 13](13_few_shot.ipynb)) gets five pictures each of six new forms.
+# Here's that figure with ten forms of drawn shapes, at two sizes, in multiply-adds per picture. On
+# the right come [few shots](13_few_shot.ipynb), as in the paper: a linear classifier on frozen
+# features gets five pictures each of six new forms.
 
 # %% tags=["hide-input"]
 shapes = results.read("families-data")["metrics"]
@@ -453,19 +453,10 @@ print("checked: from 10,000 on no lack of shapes; size, early stopping, steps")
 
 
 # %% [markdown]
-# Ours don't cross. The ResNets are ahead everywhere, and from ten thousand shapes to a hundred
-# thousand, their lead hardly changes.
-#
-# Do the ViTs need even more shapes? You know by now where to look. With a thousand, they know far
-# more of their own than of new ones, so they're short of pictures. From ten thousand on, they're
-# hardly better with their own, so it isn't shapes that they lack. It's steps: in [chapter
-# 14](14_resnets.ipynb), a similar ViT that looks three times as long at ten thousand shapes gets
-# 98.6% of new ones. (A ResNet gets more from three thousand.)
-#
-# In the paper it's the large ViTs that lose on few pictures and win on many. Ours don't differ by
-# size beyond their seeds, except for a hint with new forms. And like the authors, we stop early:
-# each run counts where it was best on held-out pictures. It saves the ViTs little. With a thousand
-# shapes they get 25% instead of 23%, and with more it's no use.
+# Ours don't cross: the ResNets are ahead everywhere. Do the ViTs need more shapes? You know by now
+# where to look. With a thousand, yes. But from ten thousand on, they're hardly better with their
+# own, so it's steps that they lack: in [chapter 14](14_resnets.ipynb), a similar ViT that looks
+# three times as long at ten thousand shapes gets 98.6% of new ones.
 #
 # ## A cat in 196 pieces
 #
@@ -523,7 +514,7 @@ print("the cat:", says(cat))
 print("pieces: ", says(pieces))
 
 # %% [markdown]
-# A coral reef! You'd hardly see a cat there either.
+# A coral reef! There are eyes and fur, but no cat's face.
 #
 # Yet what has changed for the ViT? Where its patches are, it knows only from the 196 rows of its
 # table of positions. So let's put those rows in the same new order.
@@ -550,8 +541,8 @@ assert names[0].startswith("Egyptian cat") and "cat" not in names[1]
 print("checked: the logits are the same to three digits and more")
 
 # %% [markdown]
-# Word for word what it said of the whole cat! You still don't see one, but to the network nothing
-# has changed.
+# Word for word what it said of the whole cat! To you it's still a heap of pieces, but to the network
+# nothing has changed.
 #
 # It isn't only the cat. Even its mistake about the rocket comes back:
 
@@ -574,15 +565,15 @@ figures.show(*bias.jumbled(jumbled))
 # %% [markdown]
 # And since a new ViT's table is random, it learns from pieces in one wrong order as well as from
 # whole pictures. A ResNet misses the neighbours: on [digits in pieces](#Digits-in-pieces), it loses
-# three points.
+# three points, but stays ahead of the ViT.
 #
 # Try a photograph of yours: `vitedu.preprocess(model, "mine.jpg")` in the place of `cat`.
 #
 # ## What to take with you
 #
 # 1. Before you ask for more data, look at how many of its *own* pictures a network gets right,
-#    beside new ones. If it's poor at both, try more steps, another rate or another network. If it's
-#    much better with its own, these are too few, and only a try tells whether more will do.
+#    beside new ones. If it's poor at both, try more steps, another learning rate or another network.
+#    If it's much better with its own, these are too few, and only a try tells whether more will do.
 # 2. A convolution shares its weights between places, attention shares them between pairs of
 #    places. Which of the two needs more data depends on what you ask.
 # 3. A ViT takes no order of its patches for granted. It learns it, with its table of positions.
@@ -767,19 +758,20 @@ print(
 # and networks like to find it ([Geirhos et al. 2020](https://arxiv.org/abs/2004.07780)).
 #
 # Do ours? If a network only counts, it gets the equal pairs right, and the odd ones among the
-# others, but not those with an even count. On the grid, where neither is perfect yet:
+# others, but not those with an even count. Here are two that aren't perfect yet on the grid, and the
+# long run off it, whose 71% is about what counting gets:
 
 # %%
-for row in ("vit-same-300", "resnet-same-1k"):
+for row in ("vit-same-300", "resnet-same-1k", LONGER):
     parts = [
         f"{key} {statistics.mean(record[row][f'{key}_per_seed']):.1f}%"
         for key in ("equal", "even", "odd")
     ]
-    print(f"{row:15} {', '.join(parts)}")
+    print(f"{row:30}{', '.join(parts)}")
 
 # %% [markdown]
-# Neither does that: more than nine in ten even pairs are right, about as many as odd ones. Comparing
-# turned out to be easier than counting.
+# None of them only counts: even pairs are right about as often as odd ones. Comparing turned out to
+# be easier.
 #
 # ### More about new glyphs
 #
@@ -808,9 +800,9 @@ print("checked: the ResNet with new glyphs, on the grid")
 # ### Patches that overlap, and smaller ones
 #
 # Would whole glyphs help a ViT that learns? Every window would be expensive: 169 tokens in place of
-# 16. But we've tried a stride of two, at almost five times the work, and patches of two pixels,
-# which cost as much, both with fresh pictures. Here's every run of 1,200 steps, three seeds
-# at five learning rates:
+# 16. But we've tried a stride of two, which shows only some of them whole, at almost five times the
+# work, and patches of two pixels, which cost as much, both with fresh pictures. Here's every run of
+# 1,200 steps, three seeds at five learning rates:
 
 # %% tags=["hide-input"]
 ends = {}
@@ -907,8 +899,10 @@ figures.show(*bias.pretrained(table_5))
 # only draws them.) Some readers think that it was done without early stopping. But the authors took
 # the best validation accuracy that each run ever reached.
 #
-# Our own networks for it see 2,000 batches of 256 shapes, moved and flipped. Their rates are the
-# best for a hundred thousand shapes, and weren't chosen anew for fewer:
+# Ours stop early, too, which gains the ViTs two points with a thousand shapes and nothing with more.
+# On new shapes, the two sizes don't differ beyond their seeds. All see 2,000 batches of 256 shapes,
+# moved and flipped. Their rates are the best for a hundred thousand shapes, and weren't chosen anew
+# for fewer:
 
 # %% tags=["hide-input"]
 KEYS = "per_seed", "train_per_seed", "shots_5_per_seed", "shots_10_per_seed"

@@ -1,5 +1,6 @@
 """The station "Learn": its gradients are PyTorch's, and it learns."""
 
+import json
 import math
 import re
 
@@ -25,7 +26,8 @@ BARE = (
     )
 )
 # A new worker, a network in it with these weights; then what `code` asks for.
-WORKER = """async ([settings, weights, given]) => {
+WORKER = """async (told) => {
+  const [settings, weights, given] = JSON.parse(told);
   const { employ, teacher, trainable, kernels, tasks } = vitedu;
   const worker = employ(teacher, trainable, kernels, tasks);
   const ask = (call, given) => worker({ call, given });
@@ -33,7 +35,8 @@ WORKER = """async ([settings, weights, given]) => {
   if (weights) await ask("put", { weights });
   const listed = async (how) => (await ask("weights", how)).map(
     ([name, , numbers]) => [name, [...numbers]]);
-  %s
+  const code = async () => { %s };
+  return JSON.stringify(await code());
 }"""
 STEPS = """
   const losses = [];
@@ -46,6 +49,16 @@ STEPS = """
     Object.fromEntries(await listed())];
 """
 SIZES = [(7, 16, 2, 2), (14, 32, 1, 4), (4, 16, 3, 1)]
+
+
+def asked(opened, code, *given):
+    """What a new worker answers; in JSON, as playwright takes its time."""
+    return json.loads(opened.page.evaluate(WORKER % code, json.dumps(given)))
+
+
+def listed(model):
+    arrays = model.state_dict().items()
+    return [[k, list(x.shape), x.flatten().tolist()] for k, x in arrays]
 
 
 @pytest.fixture
@@ -95,10 +108,7 @@ def test_gradients_and_steps_are_pytorchs(bare):
         model = ViT(28, patch, 1, 10, **sizes, mlp_dim=4 * width).double()
         for weight in model.parameters():  # the head begins at zero
             weight.data += 0.1 * torch.randn_like(weight)
-        weights = [
-            [name, list(x.shape), x.flatten().tolist()]
-            for name, x in model.state_dict().items()
-        ]
+        weights = listed(model)
         loss = F.cross_entropy(model(images), truth)
         loss.backward()
         gradients = {k: x.grad.clone() for k, x in model.named_parameters()}
@@ -112,8 +122,8 @@ def test_gradients_and_steps_are_pytorchs(bare):
             "rates": [0.003, 0.003],
         }
         for kind, most in {"float64": 1e-6, "float32": 1e-3}.items():
-            isFast, found, slopes, after = opened.page.evaluate(
-                WORKER % STEPS, [settings | {"kind": kind}, weights, given]
+            isFast, found, slopes, after = asked(
+                opened, STEPS, settings | {"kind": kind}, weights, given
             )
             assert isFast == (kind == "float32")
             assert found == pytest.approx([x.item() for x in losses], rel=most)
@@ -133,11 +143,8 @@ def test_first_values_are_drawn_as_in_chapter_4(bare):
     opened = bare("none")
     settings = {"patch": 7, "width": 64, "depth": 1, "heads": 2, "batch": 1}
     settings |= {"seed": 3, "positions": True}
-    found = dict(
-        opened.page.evaluate(
-            WORKER % "return await listed();", [settings, None, None]
-        )
-    )
+    code = "return await listed();"
+    found = dict(asked(opened, code, settings, None, None))
     torch.manual_seed(0)
     model = ViT(28, 7, 1, 10, embed_dim=64, depth=1, num_heads=2, mlp_dim=256)
     for name, want in model.state_dict().items():
@@ -305,7 +312,7 @@ def test_a_browser_without_webassembly_or_workers_is_told(bare):
 
 def drawn(opened, task, count, held=False):
     """Pictures (n, c, h, w) of a puzzle, and the answers (n, answers)."""
-    pictures, truth = opened.page.evaluate(
+    found = opened.page.evaluate(
         """([task, count, held]) => {
           const { draw, held: other } = vitedu.tasks()[task];
           let seed = 7;
@@ -315,10 +322,12 @@ def drawn(opened, task, count, held=False):
           };
           const found = [...Array(count)].map(() =>
             (held ? other : draw)(random));
-          return [found.map((x) => [...x.picture]), found.map((x) => x.truth)];
+          return JSON.stringify(
+            [found.map((x) => [...x.picture]), found.map((x) => x.truth)]);
         }""",
         [task, count, held],
     )
+    pictures, truth = json.loads(found)
     side, channels = {"twin": (32, 3), "left": (24, 1)}.get(
         task.partition("-")[0], (16, 1)
     )
@@ -388,10 +397,7 @@ def test_gradients_of_puzzles_are_pytorchs(bare, task):
     model = model.double()
     for weight in model.parameters():
         weight.data += 0.1 * torch.randn_like(weight)
-    weights = [
-        [name, list(x.shape), x.flatten().tolist()]
-        for name, x in model.state_dict().items()
-    ]
+    weights = listed(model)
     tokens = model.patch_embed(images)
     tokens = torch.cat([model.cls_token.expand(6, -1, -1), tokens], dim=1)
     tokens = model.norm(model.blocks(tokens + model.pos_embed))
@@ -406,8 +412,8 @@ def test_gradients_of_puzzles_are_pytorchs(bare, task):
         "rates": [0.003],
     }
     for kind, most in {"float64": 1e-6, "float32": 1e-3}.items():
-        _, found, slopes, _ = opened.page.evaluate(
-            WORKER % STEPS, [settings | {"kind": kind}, weights, given]
+        _, found, slopes, _ = asked(
+            opened, STEPS, settings | {"kind": kind}, weights, given
         )
         assert found == pytest.approx([loss.item()], rel=most)
         for name, parameter in model.named_parameters():
@@ -440,8 +446,17 @@ def test_a_puzzle_is_learned_and_a_link_keeps_it(bare):
     selection(other, "Learn$").select_option("digits")
     other.get_by_text("of 500 held-out digits").wait_for()
     other.get_by_text("Draw on your network").wait_for()
-    accuracy = page.evaluate(
-        "async () => (await vitedu.learn({ task: 'same' })).accuracy"
+    accuracy = page.evaluate(  # before the end of its usual steps
+        """async () => {
+          const { learner, checked, BATCH } = vitedu.learning;
+          const ask = await learner();
+          await ask("start", { ...checked({ task: "same" }), batch: BATCH });
+          for (;;) {
+            const { isDone } = await ask("train", { most: 200 });
+            const accuracy = await ask("accuracy");
+            if (isDone || accuracy > 95) return accuracy;
+          }
+        }"""
     )
     assert accuracy > 95
     assert opened.wrong == again.wrong == []

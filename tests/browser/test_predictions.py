@@ -1,4 +1,4 @@
-"""Questions that wait for the reader, in a browser: every one of the book."""
+"""Questions that wait for the reader, in a browser; all of them: test_site."""
 
 import sys
 
@@ -9,45 +9,6 @@ sys.path.insert(0, str(ROOT / "tools"))
 from predictions import predictions
 
 pytestmark = pytest.mark.browser
-PAGES = sorted(predictions())
-
-
-def guesses(question):
-    """A right guess, and each wrong one with what is said to it."""
-    right = question.get("right", question.get("number"))
-    return right, question["says"]
-
-
-def answer(box, guess):
-    if box.locator("input").count():
-        box.locator("input").fill(str(guess))
-        box.get_by_role("button", name="Check").click()
-    else:
-        box.get_by_role("button").nth(guess - 1).click()
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_question_waits_and_answers(server, visit, page):
-    opened = visit(f"{server}book/{page}.html")
-    boxes = opened.page.locator(".predict-box")
-    asked = predictions()[page]
-    assert boxes.count() == len(asked)
-    for place, question in enumerate(asked):
-        box = boxes.nth(place)
-        word = box.get_by_role("status")
-        after = box.locator("xpath=following-sibling::*[1]")
-        waits = question.get("paragraphs", 1) > 0
-        right, says = guesses(question)
-        for wrong, words in says:
-            assert after.is_visible() is not waits
-            answer(box, wrong)
-            assert word.inner_text() == f"Not this time. {words}"
-            assert after.is_visible()
-            box.get_by_role("button", name="Ask me again").click()
-        assert word.inner_text() == ""
-        answer(box, right)
-        assert word.inner_text().startswith("Right.")
-    assert opened.wrong == []
 
 
 def first_field(opened):
@@ -75,7 +36,7 @@ def test_a_field_takes_numbers_alone(server, visit):
 def test_a_guess_is_remembered_here_alone_and_can_be_taken_back(server, visit):
     opened = visit(f"{server}book/04_vit.html")
     box = opened.page.locator(".predict-box").first
-    answer(box, 2)
+    opened.answer(box, 2)
     opened.page.reload()
     box = opened.page.locator(".predict-box").first
     assert box.get_by_role("button").nth(1).get_attribute("aria-pressed")
@@ -129,8 +90,8 @@ def test_without_javascript_and_in_print_everything_is_there(
 def test_an_answered_question_is_easy_to_read(server, visit):
     opened = visit(f"{server}book/02_attention.html")
     boxes = opened.page.locator(".predict-box")
-    answer(boxes.nth(0), 2)
-    answer(boxes.nth(1), 66)
+    opened.answer(boxes.nth(0), 2)
+    opened.answer(boxes.nth(1), 66)
     opened.is_easy_to_read()
 
 

@@ -1,5 +1,7 @@
 """What Try it makes of patches, and of things that the reader teaches it."""
 
+import json
+
 import pytest
 import torch
 from test_try import PAGE, REAL, load, said, with_network
@@ -12,15 +14,15 @@ from vitedu.interpret.tokens import patch_tokens
 pytestmark = pytest.mark.browser
 
 ASK = """async ([pixels, changes, code]) => {
-  const array = new Float32Array(pixels);
+  const array = new Float32Array(JSON.parse(pixels));
   const found = await vitedu.classify(array, changes);
-  return [...eval(code)(found)];
+  return JSON.stringify([...eval(code)(found)]);
 }"""
 
 
 def ask(opened, image, changes, code="(found) => found.logits"):
-    given = [image.flatten().tolist(), changes, code]
-    return torch.tensor(opened.page.evaluate(ASK, given))
+    given = [json.dumps(image.flatten().tolist()), changes, code]
+    return torch.tensor(json.loads(opened.page.evaluate(ASK, given)))
 
 
 @pytest.fixture(scope="module")

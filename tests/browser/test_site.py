@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import re
+import sys
 import zipfile
 from html import unescape
 from html.parser import HTMLParser
@@ -19,6 +20,9 @@ import pytest
 from visits import CHAPTERS, DESKTOP, OF_A_LOOK, PAGES, PHONE, ROOT, SITE
 
 import vitedu
+
+sys.path.insert(0, str(ROOT / "tools"))
+from predictions import predictions
 
 pytestmark = pytest.mark.browser
 
@@ -206,27 +210,54 @@ def base(request, site, server):
 # at the desk for what stands beside a page, which is much the same on all.
 AT = {"server": ("light", DESKTOP), "disk": ("dark", PHONE)}
 BY_NIGHT = [*CHAPTERS[:1], "book/api.html"]
+TOUR = [(page, where, *AT[where]) for where in AT for page in PAGES]
+TOUR += [(page, "server", "dark", DESKTOP) for page in BY_NIGHT]
+# the same places, first in both lists, so that a page is opened once for both
+ASK = [(f"book/{x}.html", *TOUR[0][1:]) for x in sorted(predictions())]
 
 
-@pytest.mark.parametrize(
-    ("name", "base", "scheme", "size"),
-    [
-        *((page, where, *AT[where]) for where in AT for page in PAGES),
-        *((page, "server", "dark", DESKTOP) for page in BY_NIGHT),
-    ],
-    ids=str,
-    indirect=["base"],
-)
-def test_a_page_is_whole(tour, server, base, name, scheme, size):
+@pytest.fixture(scope="module")
+def shown(request, tour, site, server):
+    """A page, its look, and whether it is the first look at it."""
+    name, where, scheme, size = request.param
+    base = server if where == "server" else f"{site.as_uri()}/"
     tour.go(base + name, scheme=scheme, size=size)
+    yield name, request.param in TOUR[: len(PAGES)]
+    tour.page.evaluate("localStorage.clear()")
+
+
+@pytest.mark.parametrize("shown", TOUR, ids=str, indirect=True)
+def test_a_page_is_whole(tour, shown):
+    name, is_first = shown
     written, typeset, misspelt = tour.equations()
     assert tour.wrong == []
     assert (typeset, misspelt) == (written, 0)
     assert tour.overhang() <= 0
     assert name not in CHAPTERS or tour.begins_with_a_picture()
     # what doesn't depend on the look is the same as in the first
-    first = (base, scheme) == (server, "light")
-    assert tour.findings(None if first else OF_A_LOOK) == []
+    assert tour.findings(None if is_first else OF_A_LOOK) == []
+
+
+@pytest.mark.parametrize("shown", ASK, ids=str, indirect=True)
+def test_every_question_waits_and_answers(tour, shown):
+    boxes = tour.page.locator(".predict-box")
+    asked = predictions()[Path(shown[0]).stem]
+    assert boxes.count() == len(asked)
+    for place, question in enumerate(asked):
+        box = boxes.nth(place)
+        word = box.get_by_role("status")
+        after = box.locator("xpath=following-sibling::*[1]")
+        waits = question.get("paragraphs", 1) > 0
+        for wrong, words in question["says"]:
+            assert after.is_visible() is not waits
+            tour.answer(box, wrong)
+            assert word.inner_text() == f"Not this time. {words}"
+            assert after.is_visible()
+            box.get_by_role("button", name="Ask me again").click()
+        assert word.inner_text() == ""
+        tour.answer(box, question.get("right", question.get("number")))
+        assert word.inner_text().startswith("Right.")
+    assert tour.wrong == []
 
 
 @pytest.mark.parametrize(
@@ -362,16 +393,15 @@ def test_links_to_papers_bear_their_titles(site):
         assert links and all(link.get("title") for link in links), page
 
 
-def test_a_figure_for_the_margin_stands_there_or_in_the_text(server, visit):
-    for page in CHAPTERS:
-        if "tag_margin" not in (SITE / page).read_text():
-            continue
-        opened = visit(server + page)
-        cell = opened.page.locator(".cell.tag_margin").first
-        text = opened.page.locator("article p").first
+@pytest.mark.parametrize("shown", ASK, ids=str, indirect=True)
+def test_a_figure_for_the_margin_stands_there_or_in_the_text(tour, shown):
+    cell = tour.page.locator(".cell.tag_margin").first
+    assert cell.count() == ("tag_margin" in (SITE / shown[0]).read_text())
+    if cell.count():
+        text = tour.page.locator("article p").first
         beside, words = cell.bounding_box(), text.bounding_box()
         assert beside["x"] > words["x"] + words["width"]
-        opened.look("light", PHONE)
+        tour.look("light", PHONE)
         beside = cell.bounding_box()
         assert beside["x"] + beside["width"] <= PHONE["width"]
         assert beside["width"] > 300

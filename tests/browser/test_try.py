@@ -1,6 +1,7 @@
 """The page "Try it": its network is the package's, and its stations work."""
 
 import io
+import json
 import re
 
 import pytest
@@ -22,12 +23,14 @@ EMBEDDED = {
     "book/04_vit.html": "astronaut",
 }
 # What a page computes of an array, with a change of the network; the map of one
-# block, as there are millions of numbers in all.
+# block, as there are millions of numbers in all. They go there and back in
+# JSON: playwright takes seconds for so many by themselves.
 CLASSIFY = """async ([pixels, changes, block]) => {
-  const array = new Float32Array(pixels);
+  const array = new Float32Array(JSON.parse(pixels));
   const { logits, top, maps } = await vitedu.classify(array, changes);
   const given = maps.map((map) => map !== null);
-  return [[...logits], top, block === null ? given : [...maps[block]]];
+  return JSON.stringify(
+    [[...logits], top, block === null ? given : [...maps[block]]]);
 }"""
 
 
@@ -44,9 +47,8 @@ def load(opened, name):
 
 def classify(opened, pixels, changes=None, block=None):
     """Logits, the five best, and a block's map or which blocks have one."""
-    logits, top, maps = opened.page.evaluate(
-        CLASSIFY, [pixels.flatten().tolist(), changes or {}, block]
-    )
+    given = [json.dumps(pixels.flatten().tolist()), changes or {}, block]
+    logits, top, maps = json.loads(opened.page.evaluate(CLASSIFY, given))
     return torch.tensor(logits), top, maps
 
 
@@ -154,11 +156,13 @@ def test_the_pages_own_resizing_is_pillows(console, real):
               const { read, cutOut, normalise } = vitedu.pictures;
               const cut = cutOut(await read(vitedu.photos[name]), preprocess);
               const pixels = normalise(cut, preprocess);
-              return [[...pixels], (await vitedu.classify(pixels)).top];
+              const { top } = await vitedu.classify(pixels);
+              return JSON.stringify([[...pixels], top]);
             }""",
             name,
         )
-        pixels, top = torch.tensor(found[0]).view(1, 3, 224, 224), found[1]
+        pixels, top = json.loads(found)
+        pixels = torch.tensor(pixels).view(1, 3, 224, 224)
         image = vitedu.preprocess(real, photo(name))
         # browsers decode JPEG by themselves: a level of 255 here and there
         assert (pixels - image).abs().mean() * 127.5 < 0.01
@@ -274,10 +278,11 @@ def test_the_rollout_is_the_packages(console, name, digits):
     found = console.page.evaluate(
         """async ([name, pixels]) => {
           const model = await vitedu.load(name);
-          const answer = await model.classify(new Float32Array(pixels));
+          const array = new Float32Array(JSON.parse(pixels));
+          const answer = await model.classify(array);
           return [...vitedu.rollout(answer, model)];
         }""",
-        [name, image.flatten().tolist()],
+        [name, json.dumps(image.flatten().tolist())],
     )
     want = vitedu.interpret.attention_map(model, image)[0].flatten()
     assert torch.allclose(torch.tensor(found[1:]), want, atol=1e-4)
@@ -538,7 +543,8 @@ def test_a_photograph_may_be_dropped_anywhere_in_its_station(named):
     named.page.evaluate(
         """(bytes) => {
           const files = new DataTransfer();
-          files.items.add(new File([new Uint8Array(bytes)], "own.png"));
+          const content = new Uint8Array(JSON.parse(bytes));
+          files.items.add(new File([content], "own.png"));
           const target = document.querySelector(".try-found canvas");
           const how = { dataTransfer: files, bubbles: true, cancelable: true };
           for (const name of ["dragover", "drop"]) {
@@ -547,7 +553,7 @@ def test_a_photograph_may_be_dropped_anywhere_in_its_station(named):
             if (!event.defaultPrevented) throw new Error(`${name} got away`);
           }
         }""",
-        list(content.getvalue()),
+        json.dumps(list(content.getvalue())),
     )
     station(named, "photograph").get_by_text("espresso").first.wait_for()
     assert named.page.locator(".try-photos :checked").count() == 0

@@ -6,10 +6,7 @@ from torch.testing import assert_close
 
 import vitedu
 from tests.tiny import tiny
-from vitedu.interpret import (
-    attention_map,
-    attention_rollout,
-)
+from vitedu.interpret import attention_map, attention_rollout
 from vitedu.model import ViT
 
 

@@ -6,11 +6,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from vitedu.interpret import (
-    components,
-    outlier_tokens,
-    similar_to,
-)
+from vitedu.interpret import components, outlier_tokens, similar_to
 
 
 class Given(nn.Module):

@@ -6,13 +6,7 @@ from torch import nn
 
 from vitedu.compat import import_timm
 from vitedu.errors import UserError
-from vitedu.model import (
-    Hybrid,
-    Relative,
-    SinCos2D,
-    resnet,
-    resnet_config,
-)
+from vitedu.model import Hybrid, Relative, SinCos2D, resnet, resnet_config
 from vitedu.pictures import PreprocessSpec
 from vitedu.weights.named import network_config_of, vit, vit_config
 

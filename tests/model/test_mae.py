@@ -9,12 +9,7 @@ import torch
 from tests.tiny import random_tensors
 from vitedu.compat import import_torchvision
 from vitedu.model import SinCos2D, new_network
-from vitedu.model.mae import (
-    MAE,
-    MAEConfig,
-    masked_error,
-    random_mask,
-)
+from vitedu.model.mae import MAE, MAEConfig, masked_error, random_mask
 from vitedu.model.mpp import MPP, MPPConfig, colour_classes, spoil
 from vitedu.model.network import network_config
 
@@ -122,11 +117,7 @@ def test_each_picture_hides_as_many_patches_and_others_than_its_neighbour():
 def test_a_loss_for_each_picture_that_the_others_do_not_touch(config, position):
     fields = {"class_token": True}
     if position == "fixed":
-        fields = {
-            "class_token": False,
-            "pool": "mean",
-            "position": SinCos2D(),
-        }
+        fields = {"class_token": False, "pool": "mean", "position": SinCos2D()}
     torch.manual_seed(0)
     model = new_network(replace(config, **fields)).double().eval()
     model.set_input_size(16)

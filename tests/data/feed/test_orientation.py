@@ -88,17 +88,8 @@ def predicted(folder):
         lambda folder: fed(in_a_tar(folder), CROP),
         predicted,
     ],
-    ids=[
-        "evaluated",
-        "cropped",
-        "augmented",
-        "changed",
-        "dataset",
-        "dataset-cropped",
-        "tar",
-        "tar-cropped",
-        "predicted",
-    ],
+    ids="evaluated cropped augmented changed dataset dataset-cropped tar "
+    "tar-cropped predicted".split(),
 )
 def test_a_camera_s_photographs_are_the_upright_ones(folders, read):
     got, want = map(read, folders)

@@ -26,11 +26,7 @@ from vitedu.data import (
     prepare,
 )
 from vitedu.data.open import known_classes
-from vitedu.data.readers.shards import (
-    ShardReader,
-    expanded,
-    samples_in,
-)
+from vitedu.data.readers.shards import ShardReader, expanded, samples_in
 from vitedu.train import TrainConfig, fit
 from vitedu.train.checkpoint import read_saved
 

@@ -33,13 +33,13 @@ def test_curves_part_and_end_on_their_numbers():
 def test_what_an_ingredient_brings_is_the_mean_of_its_seeds():
     figure, alt = recipe.brings(ROWS, 1.5)
     (axes,) = figure.axes
-    assert words(axes) == ["+3.0", "\N{MINUS SIGN}1.0", "no result"]
+    assert words(axes) == ["+3.0", "\N{MINUS SIGN}1.0", "two errors"]
     seeds, stem, mean = axes.lines[1:4]
     assert list(seeds.get_xdata()) == [2, 3, 4]
     assert [*stem.get_xdata(), *mean.get_xdata()] == [0, 3, 3]
     colors = [tick.get_color() for tick in axes.get_yticklabels()]
     assert colors == [PATCHES, STREAM]
-    assert "smaller patches for it +3.0; cosine -1.0. Less than 1.5" in alt
+    assert "it +3.0; cosine -1.0. The band is two errors, 1.5" in alt
     lines = axes.get_yticklabels()[0].get_text().splitlines()
     assert len(lines) > 1 and max(map(len, lines)) <= recipe.LETTERS
 
@@ -52,7 +52,7 @@ def test_a_ring_is_what_it_brought_to_a_shorter_run():
     assert [*mean.get_xdata(), *ring.get_xdata()] == [-3.4, -4.7]
     assert (mean.get_fillstyle(), ring.get_fillstyle()) == ("full", "none")
     assert axes.texts[0].xy[0] == -4.7  # the number is outside of both
-    assert "mixing -4.7 and then -3.4. Less than 1.9" in alt
+    assert "mixing -4.7 and then -3.4. The band is two errors, 1.9" in alt
     assert axes.get_xlabel() == "points in 24 epochs"
 
 

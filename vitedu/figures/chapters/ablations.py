@@ -82,10 +82,15 @@ def puzzles(images: Tensor, labels: Tensor) -> "tuple[Figure, str]":
     return figure, alt
 
 
+def two_columns() -> Tensor:
+    """Cells (n, 2) of A and B, never in one: A's row by row, B's within."""
+    cells = torch.cartesian_prod(*[torch.arange(GRID**2)] * 2)
+    return cells[cells[:, 0] % GRID != cells[:, 1] % GRID]
+
+
 def tenths(model: Callable[[Tensor], Tensor]) -> str:
     """What a network says of every pair in two columns, for `answers`."""
-    cells = torch.cartesian_prod(*[torch.arange(GRID**2)] * 2)
-    cells = cells[cells[:, 0] % GRID != cells[:, 1] % GRID].numpy()
+    cells = two_columns().numpy()
     images = glyphs.Words(len(cells), 24 * 24, seed=77).ground(24)
     for glyph in (0, 1):
         corners = SIDE * np.stack(divmod(cells[:, glyph], GRID), axis=1)
@@ -116,12 +121,8 @@ class Pairs:
 
 
 def answers(tenths: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Cells (n, 2) of A and B, tenths of "left" for each, and the truth.
-
-    The pairs are those in two columns: A's cells row by row, B's within.
-    """
-    cells = torch.cartesian_prod(*[torch.arange(GRID**2)] * 2)
-    cells = cells[cells[:, 0] % GRID != cells[:, 1] % GRID]
+    """`two_columns`, tenths of "left" for each pair, and the truth."""
+    cells = two_columns()
     is_left = cells[:, 0] % GRID < cells[:, 1] % GRID
     return cells, torch.tensor([int(x) for x in tenths]), is_left
 

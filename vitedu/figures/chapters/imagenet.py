@@ -155,7 +155,7 @@ def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
 
     `account` has two numbers for each verdict of the second look (right, wrong,
     no class fits): of the answers that agree with the label, and of the others.
-    The middle bar is the one label's; each of its parts is a bar of its own.
+    The upper bar is the one label's; each of its parts is a bar further down.
     """
     figure, axes = chart(WIDTH, 4.2)
     right, wrong, unfit = account.values()
@@ -163,40 +163,39 @@ def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
     part = agreed / (agreed + other)
     verdicts = ATTENTION, STREAM, CLASS
     bars = (
-        (-1.5, (right[0], unfit[0], wrong[0]), verdicts),
-        (0, (agreed, other), (ATTENTION, CLASS)),
-        (1.5, (right[1], unfit[1], wrong[1]), verdicts),
+        (0, 1, (agreed, other), (ATTENTION, CLASS)),
+        (1.5, part, (right[0], unfit[0], wrong[0]), verdicts),
+        (3, 1, (right[1], unfit[1], wrong[1]), verdicts),
     )
     white = {"ha": "center", "va": "center", "weight": "bold"}
-    for y, counts, colors in bars:
+    for y, width, counts, colors in bars:
         left = 0.0
         for count, color in zip(counts, colors, strict=True):
-            share = count / sum(counts)
+            share = width * count / sum(counts)
             axes.barh(y, share, 0.55, left=left, color=color)
             if share > 0.05:
                 middle = left + share / 2, y
                 label(axes, middle, f"{count:,}", "white", 12, **white)
             left += share
-    for ends, y, color in (((0, part), -1, ATTENTION), ((part, 1), 1, CLASS)):
-        for x, end in zip(ends, (0, 1), strict=True):
-            line = {"color": color, "linewidth": 1}
-            axes.plot([x, end], [0.28 * y, 1.22 * y], **line)
+    axes.plot([part, part, 0], [0.28, 1.78, 2.72], color=CLASS, linewidth=1)
+    axes.plot([1, 1], [0.28, 2.72], color=CLASS, linewidth=1)
+    axes.plot([0, 0], [0.28, 1.22], color=ATTENTION, linewidth=1)
     above, below = {"va": "bottom"}, {"va": "top"}
-    first = right[1] / other
-    second = unfit[1] / other
+    first, second = right[1] / other, unfit[1] / other
     few = f"no class fits: {unfit[0]}, wrong now: {wrong[0]}"
     for x, y, words, ha, va in (
-        (0, -1.85, "still right", "left", above),
-        (1, -1.85, few, "right", above),
-        (0, 0.36, "start here: right by the label", "left", below),
+        (0, -0.36, "right by the one label", "left", above),
         (1, -0.36, "wrong", "right", above),
-        (first / 2, 1.85, "right\nafter all", "center", below),
-        (first + second / 2, 1.85, "no class\nfits", "center", below),
-        ((1 + first + second) / 2, 1.85, "still wrong", "center", below),
+        (0.01, 1.15, "still right", "left", above),
+        (part - 0.01, 1.15, few, "right", above),
+        (0.99, 2.65, f"the {other}, enlarged", "right", above),
+        (first / 2, 3.35, "right\nafter all", "center", below),
+        (first + second / 2, 3.35, "no class\nfits", "center", below),
+        ((1 + first + second) / 2, 3.35, "still wrong", "center", below),
     ):
         label(axes, (x, y), words, DARK, 11, ha=ha, **va)
     axes.set_xlim(0, 1)
-    axes.set_ylim(2.6, -2.3)
+    axes.set_ylim(4.1, -0.8)
     axes.set_axis_off()
     return figure, (
         f"Of {agreed + other:,} answers {agreed:,} are right by the one label "
@@ -292,10 +291,12 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
     axes.tick_params("x", labelsize=11)
     axes.tick_params("y", length=0)
     dot = {"marker": "o", "linestyle": "", "markersize": 8}
+    seed = "one draw of a thousand"
     axes.legend(
         handles=[
             Patch(color=PALE, alpha=0.6, label=f"16 {TIMES} 16 pixels"),
             Line2D([], [], color=DARK, lw=2, label="most frequent answer"),
+            Line2D([], [], color=STREAM, label=seed, **dot | {"markersize": 4}),
             *(
                 Line2D([], [], color=color, label=name, **dot)
                 for name, color in STUDENTS.values()

@@ -184,7 +184,7 @@ def brings(
         tick.set_color(COLORS[row.kind])
     axes.set_ylim(len(rows) - 0.5, -0.6)
     look = {"color": DARK, "ha": "center", "va": "bottom"}
-    note(axes, "no result", (0, -0.6), (0, 2), 11, **look)
+    note(axes, "two errors", (0, -0.6), (0, 2), 11, **look)
     reached = [x for row in rows for x in (*row.points, *row.early)]
     axes.set_xlim(min(0, *reached) - 8, max(0, *reached) + 5)
     axes.set_xlabel(f"points {label}", fontsize=11)
@@ -194,7 +194,7 @@ def brings(
     told = "; ".join(row.told for row in rows)
     return figure, (
         f"Points on held-out pictures that each ingredient brings: {told}. "
-        f"Less than {band:.1f} either way is called nothing."
+        f"The band is two errors, {band:.1f} either way."
     )
 
 

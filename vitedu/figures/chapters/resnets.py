@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -263,13 +263,14 @@ def sheets(
     read: Mapping[str, Tensor],
     apart: int,
     *,
-    framed: bool = False,
+    framed: Collection[str] = (),
 ) -> "tuple[Figure, str]":
     """Where networks read a digit, in percent, by its row and column.
 
-    Maps have `apart` pixels from one place to the next. With a digit on its
-    sheet (h, w) as `sample`, or `framed`, they learned in a corner, which has a
-    frame. Numbers tell the shares at rows and columns 2 and 14.
+    Maps have `apart` pixels from one place to the next. All of them with a
+    digit on its sheet (h, w) as `sample`, else those `framed`, learned in a
+    corner, which has a frame. Numbers tell the shares at rows and columns 2
+    and 14.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -288,7 +289,7 @@ def sheets(
     told = []
     for axes, (name, shares) in zip(panels, read.items(), strict=True):
         axes.imshow(shares.numpy(force=True), cmap=MAP, vmin=0, vmax=100)
-        if sample is not None or framed:
+        if sample is not None or name in framed:
             learned = 3.5 / apart  # rows and columns 0 to 3
             size = (min(learned + 0.25, len(shares)),) * 2
             look = {"fill": False, "edgecolor": "white", "linewidth": 2}

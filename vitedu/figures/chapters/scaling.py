@@ -118,15 +118,14 @@ def invented(
         if truth:
             look = {"color": DARK, "linestyle": ":", "linewidth": 1.5}
             axes.axvline(budget * truth, **look)
+            note(axes, "truth", (budget * truth, 9.3), (4, 0), 11)
         look = {"color": CLASS, "weight": "bold", "fontsize": 11}
         axes.set_title(told[-1], **look)
         axes.minorticks_off()
-        axes.set_xticks([100, 1000], ["100", "1,000"])
+        axes.set_xticks([50, 200, 1000], ["50", "200", "1,000"])
         axes.set_yticks([4, 5, 6, 8, 10], ["4", "5", "6", "8", "10"])
         axes.tick_params(labelsize=11)
         bare(axes)
-    if truth:
-        note(panels[0], "truth", (budget * truth, 9.3), (4, 0), 11)
     panels[0].set_ylabel("error $E$ (%)", fontsize=12)
     figure.supxlabel("compute $C$ (exaFLOPs)", fontsize=12)
     alt = (

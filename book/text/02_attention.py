@@ -41,7 +41,7 @@ figures.show(
 
 # %% [markdown]
 # If you can't tell, you're in good company. To a network, a patch is just 768 numbers. So
-# which patch of `picture`, the square photograph, has the numbers closest to the cap's?
+# which other patch of the photograph has the numbers closest to the cap's?
 
 # %%
 patches = patchify(picture[None], 16)[0]  # (n, p*p*c) = (196, 768)
@@ -74,9 +74,9 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# If each patch gets the average of all, they all get the same. If each one gets its
-# neighbours, what the cap needs may still be at the other end. So we'd like an average in
-# which every patch decides for itself whose numbers count.
+# If each patch gets the average of all, they all get the same. If each one gets the average
+# of its neighbours, what the cap needs may be at the other end of the picture. So we'd like an
+# average in which every patch decides for itself whose numbers count.
 #
 # A patch needs to look things up, and for that Python has dictionaries. This one says how
 # warm each wind is, in °C.
@@ -87,8 +87,8 @@ print(winds.get("north"), winds.get("north-north-east"))
 
 # %% [markdown]
 # You ask with a *query*, and the dictionary compares it with its *keys*. If one of them
-# is equal, you get its *value*, and otherwise nothing. That's a pity: you'd bet on
-# something between 4 and 10, nearer to north's 4.
+# is equal, you get its *value*, and otherwise nothing. That's a pity: for north-north-east
+# you'd bet on something between 4 and 10, nearer to north's 4.
 #
 # For an answer in between, turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
@@ -225,9 +225,8 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 #
 # ## The equations
 #
-# That's all of it. The ViT paper ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)) writes what you've just done as three equations of
-# its appendix:
+# The ViT paper ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) writes what you've
+# just done as three equations of its appendix:
 #
 # $$[\mathbf{q}, \mathbf{k}, \mathbf{v}] = \mathbf{z}\, \mathbf{U}_{qkv} \tag{5}$$
 #
@@ -293,9 +292,9 @@ for width in (4, 64, 1024):
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# Undivided, you're back on a flat step: turn the query a little, and nothing changes.
-# Divided, you're on the slope, where training can tell a better query from a worse one. And
-# how picky a query is no longer depends on how many numbers it has.
+# Undivided, you're back on a flat step: turn the query a little, and although the scores move
+# eight times as far, hardly anything changes. Divided, you're on the slope, where training can
+# tell a better query from a worse one.
 #
 # ## Can a network learn what to look for?
 #
@@ -381,9 +380,9 @@ print("the colours are right, and the attention is at the twins")
 # lifts that to 6, but if the colour is equal too, it falls back to −8. So the twin wins.
 #
 # Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
-# line patches look at themselves. By step 20 the purple square is in the trap, and at step 40,
-# on average, it's worse. Then they climb out, and in the end the map is right, for a puzzle
-# that the network has never seen.
+# line patches look at themselves. By step 20 the purple square is in the trap. At step 40 it's
+# nearly out, but on average, patches are deeper in: 18%. Then they climb out, and in the end the
+# map is right, for a puzzle that the network has never seen.
 #
 # ## Several questions at once
 #
@@ -552,21 +551,21 @@ def maps_of(stages):
 
 # %% tags=["hide-input"]
 usual = tokens_of(model)
-shown = ["times E", "plus positions", "after block 1", "after block 8"]
-stages = {name: usual[name] for name in shown}
+shown = ["times E", "plus positions", "after block 8"]
+printed = [*shown[:2], "after block 1", "after block 8", "after block 12"]
 alt = """Three maps of how similar each patch is to the cap's. Times E, cap and
 jacket are equally bright. With positions the jacket is dim. After block 8 the
 cap's band alone is bright."""
 label = "similarity to the cap's patch"
-grids = maps_of({n: z for n, z in stages.items() if n != "after block 1"})
+grids = maps_of({name: usual[name] for name in shown})
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
-table(stages)
+table({name: usual[name] for name in printed})
 
 # %% [markdown]
 # The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
 # gone dark. The table, an average over all of the dark cloth, says the same: at first the cap
-# is no more like itself than like the jacket, and in the end it's hardly like the jacket at
-# all.
+# is no more like itself than like the jacket, and after block 8 it's hardly like the jacket at
+# all. (That's where they're furthest apart; the last four blocks take back little.)
 #
 # Positions alone don't explain it. They took the jacket down to 0.3, but after block 1 it's
 # back at 0.6. So what keeps it away?
@@ -575,6 +574,7 @@ table(stages)
 #
 # Back to the maps. They have 197 rows, because token 0 is the *class token*, which has to wait
 # for chapter 4. So patch 33, the cap's, is token 34, and row 34 of a map is what it looks at.
+# (What goes to the class token isn't drawn.)
 
 # %%
 token = cap + 1
@@ -600,14 +600,13 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. If all pieces of the cap do that, they should take home much
-# the same. Do they? In the table below, the first row compares the vectors that attention
-# *adds* to them, at the plus sign in the drawing.
+# the same. Do they?
 #
 # ### Was it attention?
 #
-# The other rows are a test. Let's switch attention off in three ways: every token looks at
-# "only itself", or at "all alike", or attention returns "nothing". (With "no positions",
-# attention works, but every patch gets the same position.)
+# Let's compare the vectors that attention *adds* in block 8, at the plus sign in the drawing.
+# And then two tests: in all blocks, attention adds "nothing"; or it works, but with "no
+# positions": every patch gets the same one.
 
 # %% tags=["hide-input"]
 import copy
@@ -631,39 +630,34 @@ with torch.no_grad():
     places.copy_(places.mean(dim=1, keepdim=True).expand_as(places))
 
 # %% tags=["hide-input"]
-ways = {
-    "only itself": lambda layer, values: layer.proj(values),
-    "all alike": lambda layer, values: layer.proj(
-        values.mean(dim=1, keepdim=True).expand_as(values)
-    ),
-    "nothing": lambda layer, values: torch.zeros_like(values),
-}
 after = "after block 8"
-stages = {"the network": usual[after]}
-stages |= {
-    name: tokens_of(with_attention(way))[after] for name, way in ways.items()
+without = with_attention(lambda layer, values: torch.zeros_like(values))
+stages = {
+    "the network": usual[after],
+    "nothing": tokens_of(without)[after],
+    "no positions": tokens_of(no_positions)[after],
 }
-stages["no positions"] = tokens_of(no_positions)[after]
-alt = """Five maps of how similar each patch is to the cap's after block 8. In
-the network itself the band of the cap stands alone; in the four others the
-jacket lights up with it."""
+alt = """Three maps of how similar each patch is to the cap's after block 8. In
+the network itself the band of the cap stands alone. With nothing added the
+whole picture is brighter, cap and jacket most. Without positions the jacket
+is brighter than most of the cap."""
 grids = maps_of(stages)
-figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5)))
+figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
 table({"added in block 8": usual["added in block 8"]} | stages)
 
 # %% [markdown]
-# The pieces of the cap get nearly the same thing, and the jacket nothing like it. And if you
-# switch attention off, in any of the three ways, the cap's pieces are still alike, but the
-# jacket is like them, too: 0.6 or more. Without positions, patches that are almost equal ask
-# almost the same and get almost the same.
+# They do: the pieces of the cap get nearly the same thing, and the jacket nothing like it. If
+# attention adds nothing, the jacket is as much like the cap as the cap is like itself, and
+# even the face lights up. Without positions, the cap is no more like itself than like the
+# jacket.
 #
 # So it seems to take both, attention to look around and positions to say where things are.
-# (It's only one photograph, and four networks that we broke: no proof, says exercise 6.) It
+# (It's only one photograph, and two networks that we broke: no proof, says exercise 6.) It
 # looks as if the dark square has found out what it's a piece of, and nobody ever told it
 # where a cap ends.
 #
-# And when a lens of her glasses asks, or a star of the flag? Point at one and see, or [look
-# it up](#All-thirty-six-maps).
+# And when a lens of her glasses asks, or a star of the flag? On the site you can point at one;
+# the [second reading](#All-thirty-six-maps) has both.
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
@@ -714,8 +708,10 @@ table({"added in block 8": usual["added in block 8"]} | stages)
 # you know about those heads. Then set `token = jacket + 1` in *What the cap looks
 # at*, run that cell and the next, and see which of your predictions fails.
 #
-# **6.** ★★★ The last figure switches [attention](#Was-it-attention?) off in three ways. In which of them do all tokens become alike, and why? What would convince you that a
-# row is about attention, and not about a network that you broke?
+# **6.** ★★★ [We switched attention off](#Was-it-attention?) by adding "nothing". Two more ways:
+# every token looks at "only itself", or at "all alike". In which of the three would all tokens
+# become alike, and why? (The solution has the maps.) What would convince you that such a test
+# is about attention, and not about a network that you broke?
 #
 # **7.** ★★★ A head computes 196 shares for a token, none negative, and returns the average
 # of the values, 64 numbers. Somebody shows you the average and the values. Can you tell
@@ -979,7 +975,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
 # 5. Positions pulled its cloth and the jacket's apart, though block 1 undid most of that. In
 #    block 8, attention gave the pieces of the cap nearly the same thing, and the jacket
-#    something else. If you take either of them away, cap and jacket hardly come apart.
+#    something else. If you take either of them away, cap and jacket don't come apart.
 #
 # </details>
 #
@@ -1061,17 +1057,38 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# Look at the face and the wall in the figure. With "nothing" and "only itself" they
-# have become like the cap, too, and much more than they were at first: no token hears
-# of another, and what the branches add to each seems to be much the same everywhere.
-# With "all alike" you'd most expect it, because attention adds one and the same vector
-# to all tokens, but after block 8 it has happened least there. None of these networks
-# was ever trained to work like this, so no single row proves much. More convincing:
-# several ways of switching off that agree, as they do here on the gap; many photographs
-# instead of one; or a network that was trained without attention from the start.
+# The cell folded below draws the maps. Look at the face: with "nothing" and "only itself"
+# it has become like the cap, much more than it was at first. No token hears of another,
+# and what the branches add to each seems to be much the same everywhere. With "all
+# alike" you'd most expect it, because attention adds one and the same vector to all
+# tokens, but after block 8 it has happened least there. None of these networks was ever
+# trained to work like this, so no single row proves much. More convincing: several ways
+# of switching off that agree, as the three do on the jacket; many photographs instead of
+# one; or a network that was trained without attention from the start.
 #
 # </details>
-#
+
+# %% tags=["hide-cell"]
+ways = {
+    "only itself": lambda layer, values: layer.proj(values),
+    "all alike": lambda layer, values: layer.proj(
+        values.mean(dim=1, keepdim=True).expand_as(values)
+    ),
+}
+three = {"nothing": stages["nothing"]}
+three |= {
+    name: tokens_of(with_attention(way))[after] for name, way in ways.items()
+}
+alt = """Three maps of how similar each patch is to the cap's, with attention
+switched off in three ways. The jacket lights up in all of them; the face in
+two, and least with all alike."""
+label = "similarity to the cap's patch"
+figures.show(
+    *photos.maps(picture, maps_of(three), label, alt, marked=(2, 5), columns=2)
+)
+table(three)
+
+# %% [markdown]
 # <details><summary>Solution 7</summary>
 #
 # You can't. That the average stays the same is 64 equations, that the sum stays 1 is

@@ -39,7 +39,7 @@ figures.show(*photos.pictures(panels, alt, columns=2))
 # %% [markdown]
 # The cell below opens a file that somebody spent a lot of electricity on: ViT-Ti/16, a
 # small Vision Transformer (*Ti* for tiny, 16 for patches of 16×16 pixels). It was trained on
-# [millions of photographs](#What-differs), though, as far as we know, not on these. What
+# [millions of photographs](#What-differs). As far as we know, these weren't among them. What
 # training leaves behind is named arrays of numbers, so let's read the names.
 
 # %%
@@ -86,7 +86,7 @@ def say(logits, labels=("hopper", "cat", "coffee")):
 
 
 # %% [markdown]
-# ## 196 vectors, one question
+# ## 196 vectors, one answer
 #
 # In the drawing, the boxes with white letters are the missing ones. Let's first add them by
 # hand to the trained network, and see what each of them does. `images` are the three
@@ -228,7 +228,7 @@ print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 # times the matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all
 # of them.
 #
-# Here are all four, each beside its line of code.
+# Here are all four, box by box, each with its code.
 
 # %% tags=["hide-input"]
 figures.show(*drawings.equations())
@@ -240,11 +240,11 @@ figures.show(*drawings.equations())
 # $\mathbf{z}_L$ are the tokens after the last block, and $\mathbf{z}_L^0$ is row 0 of them,
 # the class token.
 #
-# Now write it as a class. You'll find the boxes again in `forward`, except for the two in the
-# dashed frame, which are inside `self.blocks`. The defaults make it ViT-Ti/16. What you wrote
-# before comes from `vitedu.plain`, and so does `initialise`, which gives every weight its
-# [first value](#Initial-values-and-a-trap). (The class token keeps its zeros; those in
-# `pos_embed` only reserve the space.)
+# Now write it as a class. You'll find the boxes again in `forward`: class token and positions
+# share a line, and the two in the dashed frame are inside `self.blocks`. The defaults make it
+# ViT-Ti/16. What you wrote before comes from `vitedu.plain`, and so does `initialise`, which
+# gives every weight its [first value](#Initial-values-and-a-trap). (The class token stays zero
+# at first; `pos_embed` gets small random numbers.)
 
 # %%
 from vitedu.plain import EncoderBlock, PatchEmbedding, initialise
@@ -288,9 +288,9 @@ class ViT(nn.Module):
 # %% [markdown]
 # ## How do you know?
 #
-# The class is short and looks right, but so do most wrong ones. Here's one with a bug: it has
-# four heads, and the file was trained with three. With `strict=True`, every name and every
-# shape in the file must match. Will PyTorch refuse to load it?
+# The class is short and looks right. But suppose you'd made a mistake: here's one with four
+# heads, and the file was trained with three. With `strict=True`, every name and every shape in
+# the file must match. Will PyTorch refuse to load it?
 
 # %% tags=["failure"]
 wrong = ViT(num_heads=4).double()
@@ -346,8 +346,8 @@ print([name for name, weight in fresh.named_parameters() if weight.grad.any()])
 # The last test compares logits, number by number, with those of
 # [timm](https://github.com/huggingface/pytorch-image-models), a widely used library whose ViT
 # also reads the authors' own files. Both networks get the same photographs and the same random
-# weights, even in the head: if it stayed at zero, both would answer zero, whatever their
-# blocks do.
+# weights. The head gets random ones, too, because with a head of zeros both would answer zero,
+# whatever their blocks do.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -471,32 +471,27 @@ for bug, said in seen.items():
 
 # %% [markdown]
 # First loss and other code. The last four bugs of the list change no weight's name or shape,
-# so only somebody else's code notices them. The one bug that it misses is the random head:
-# once both networks have been given the same weights, first values no longer matter. Count
-# and load found just the missing norm, but they're over in a second.
+# so only somebody else's code notices them. The one bug that it misses is the random head: to
+# compare, you give both networks the same weights, and that overwrites the first values. Count
+# and load found just the missing norm, but they're over in a second. (For the norm, other code
+# only notices that the weights don't fit.)
 #
 # Look closer at the network whose class token comes last. It reads its answer from row 0,
-# which is now the first patch. What do the tests say, and what does it call our three
+# which is now the first patch, and only one test noticed. What does it call our three
 # photographs, once the file is loaded?
 
 # %%
-for test in TESTS:
-    print(f"{test:11}", hunt("class token last", test))
 last = ClassTokenLast().double()
 last.load_state_dict(weights, strict=True)
 say(last(images))
 
 # %% [markdown]
-# Only timm raises the alarm. Hopper is still a military uniform and the cat a cat; it's the
-# coffee that gives the bug away. So photographs whose names you know are a fifth test. Just don't
-# stop at one.
+# Hopper is still a military uniform, if only at 25%, and the cat is still a cat. It's the coffee
+# that gives the bug away. So photographs whose names you know are a fifth test. Just don't stop
+# at one.
 #
-# And the tanh? It looks harmless, and we've seen it in a published tutorial. But with ten
-# classes, even a network that gets everything right can't bring its loss much below 0.8
-# ([here's why](#A-tanh-behind-the-head)).
-#
-# > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
-# > softmax, and the loss gets a floor that no amount of training can break through.
+# And the tanh? It looks harmless, and a published tutorial has it. But even if all answers are
+# right, the loss can't fall below [a floor](#A-tanh-behind-the-head).
 #
 # ## What's in the photograph?
 #
@@ -557,8 +552,9 @@ first = vitedu.preprocess(trained, min(rubbish.rglob("*.jpg")))
 show_answers(torch.cat([vitedu.preprocess(trained, photo("rocket")), first]))
 
 # %% [markdown]
-# Wrong, and wrong. But an oil rig has towers and lamps at dusk, too, and a piece of a moving
-# box, white, folded and printed, does look like an envelope.
+# Wrong, and wrong, though *carton*, the right word for the second, is its next guess. An oil rig
+# has towers and lamps at dusk, too, and a piece of a moving box, white, folded and printed, does
+# look like an envelope.
 #
 # Now for the other three from the top of the page, out of the same folder. What were your
 # guesses?
@@ -583,9 +579,8 @@ PHOTO = rubbish / "paper/paper490.jpg"  # or "dog.jpg"
 show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
-# Ours is an advertisement, but with letters like these, a *comic book* isn't a bad guess. What
-# does it say of yours? (On the site, the animation
-# [Walk](try.md#Walk) follows one patch through the network.)
+# Ours is an advertisement, with letters like a *comic book*'s. What does it say of yours? (On
+# the site, the animation [Walk](try.md#Walk) follows one patch through the network.)
 #
 # ## What to take with you
 #
@@ -632,7 +627,7 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # patches would the normal table give the same?
 #
 # **5.** ★★ In `answer`, replace row 0 by the mean of rows 1 to 196. Before you run it with
-# positions: will the names be as good as before, a little worse, or nonsense? Why?
+# positions: will the network be as sure as before, much less sure, or talk nonsense? Why?
 #
 # **6.** ★★ Add two bugs of your own to the six, and predict what each test will say.
 # For example: q, k and v have no biases; the residual additions are forgotten. Can you find
@@ -903,10 +898,13 @@ assert abs(floor - 0.7966) < 1e-4
 print("with tanh no batch gets below the floor; without it they do")
 
 # %% [markdown]
-# The loss stays above its floor, and eight points of accuracy are gone. That's because 2,500
-# digits are few. With nine shifted copies of each, as in chapter 1, the tanh cost only about a
-# point, in five pairs of runs that aren't on this page. But the loss still ended at 0.88, not
-# at 0.07.
+# The loss stays above its floor. The accuracy is eight points lower, but that's one pair of
+# runs. In five other pairs, which aren't on this page, with nine shifted copies of each digit as
+# in chapter 1, the tanh cost about one point on average. The loss still ended at 0.88, not at
+# 0.07.
+#
+# > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
+# > softmax, and the loss gets a floor that no amount of training can break through.
 #
 # ### Another image size
 #
@@ -1021,7 +1019,7 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# A little worse for two, nonsense for one. The next cell prints wool, tiger cat and cup,
+# Much less sure for two, nonsense for one. The next cell prints wool, tiger cat and cup,
 # none of them with much confidence. Cat and coffee show that the rows of the
 # patches know something about the picture, though the head was never trained to read
 # them. Don't read too much into Hopper's wool: in solution 7, pure noise is wool as well.

@@ -465,7 +465,7 @@ found = with_errors(rungs)
 figures.show(*mnist.ladder(rungs, found))
 
 # %% [markdown]
-# The grey dots are seeds, and the black mark is their mean. But other seeds would have given
+# The grey dots are seeds, and the upright mark is their mean. But other seeds would have given
 # another mean. How far off is it, typically? That's the *standard error*: take the standard
 # deviation of the runs, and divide it by the square root of their number. It's the whisker,
 # and the number after the ±.
@@ -842,8 +842,8 @@ figures.show(*mnist.confusion(counts, data.class_names))
 #
 # ### Twenty seeds
 #
-# Here's the whole ladder, each rung's gain over the rung above, divided by its error. The white
-# circles are yours. The black dots are the same ladder with twenty seeds.
+# Here's the whole ladder, each rung's gain over the rung above, divided by its error. The hollow
+# circles are yours. The full ones are the same ladder with twenty seeds.
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]

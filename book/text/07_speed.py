@@ -316,7 +316,7 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the light strip of "fewer
+# More than half of them would be lost. Nearly all of the rest are in the strip of "fewer
 # bits", where a number loses one bit of its fraction each time it halves. While a network is
 # still wrong, fewer are lost: with its second-best answers as labels, a third.
 #

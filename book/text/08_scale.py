@@ -76,9 +76,9 @@ figures.show(*drawings.lives(accident, STEPS))
 # Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
 # go and once with an accident halfway, as in the drawing. The learning rate warms up and
 # falls as in [chapter 5](05_mnist.ipynb). What we keep in the end is a running average
-# of the weights, which is less noisy than the last ones. To compare two networks, we take a
-# *fingerprint* of their averages, a hash: change a single bit of the weights, and the whole
-# fingerprint changes.
+# of the weights, which is less noisy than the last weights themselves. To compare two networks,
+# we take a *fingerprint* of their averages, a hash: change a single bit of the weights, and the
+# whole fingerprint changes.
 #
 # PyTorch's `state_dict` has a network's weights by name. Helpers such as `advance` are in
 # folded cells, here and further down.
@@ -153,7 +153,7 @@ print("checked: more than nine weights in ten differ")
 # isn't the run that you planned. If you compare two recipes that way, you may be comparing two
 # accidents.
 #
-# We'll come back to this. The other enemy of a large run is its size. The paper takes 4,096
+# The other enemy of a large run is its size. The paper takes 4,096
 # images in every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)).
 # `vitedu.budget` counts the memory of such a step, for a ViT-B/16 in float32:
 
@@ -166,10 +166,9 @@ for batch_size in (4096, 256, 32):
 # Your laptop may have 16 GB. So here's the question: **how do you train what doesn't fit,
 # on machines that don't last, and still get the same weights?**
 #
-# First we'll cut a run's batch and its memory, and share out its work. Then come the
-# accidents, and in the end you'll kill a run again and again. The result has to be the same to
-# the last bit. (Only where numbers are added in another order may the [last
-# digits](#When-bytes-differ) differ.)
+# First we'll slice the batch, save memory and share the work. Then come the accidents: in the
+# end you'll kill a run eight times. The result has to be the same to the last bit. (Only where
+# numbers are added in another order may the [last digits](#When-bytes-differ) differ.)
 #
 # ## Cut the batch
 #
@@ -248,8 +247,8 @@ for one, other in zip(sliced.parameters(), uncut.parameters(), strict=True):
 print("checked: gradients agree to 1e-12, weights after the step to 1e-10")
 
 # %% [markdown]
-# Now a version that looks just as good. It divides each slice's *mean* loss by the number
-# of slices.
+# Only a fingerprint could tell them apart. The next version looks just as good. It divides each
+# slice's *mean* loss by the number of slices.
 
 # %% tags=["failure", "nbval-ignore-output"]
 careless, _ = twin()
@@ -271,8 +270,8 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 # `transformers` [had this mistake](https://github.com/huggingface/transformers/pull/34191)
 # until October 2024, because slices of equally many texts differ in their number of tokens.
 #
-# Done right, the paper's step fits into a laptop, as 128 slices of 32 images. It'll take its
-# time, though: slices save memory, not work.
+# Done right, the paper's step fits into a laptop, as 128 slices of 32 images. But slices save
+# memory, not work.
 #
 # ## Cut the memory
 #
@@ -351,7 +350,8 @@ print("checked: the gradient is the same, to the last bit")
 # it, but not what comes out.
 #
 # And the memory? After the forward pass, less than a tenth is kept. Even at the peak, while a
-# block runs again, it's about a sixth. The gradient is the same, to the last bit.
+# block runs again, it's about a sixth. The gradient is the same to the last bit, and so the
+# fingerprint would be, too.
 #
 # At the top of the page, a slice of 32 images took 5.2 GB. And now?
 
@@ -360,7 +360,7 @@ need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
 print(f"{need.total / 1e9:.1f} GB")
 
 # %% [markdown]
-# Most of what's left are the weights, their gradients and Adam's means. The activations
+# Most of what's left is the weights, their gradients and Adam's means. The activations
 # themselves fall from 3.8 GB to 0.7.
 #
 # ## Share the work
@@ -393,9 +393,9 @@ figures.show(*drawings.ring(torch.stack(frames)))
 
 
 # %% [markdown]
-# First, process $i$ sends its chunk $i$ to the next process, which adds it to its own. From
-# then on, each passes on the chunk that it has just received. After three rounds, every chunk
-# is a finished sum somewhere: a 4. The last three rounds only hand those sums around.
+# In each round, a process sends one chunk to the next process, which adds it to its own and
+# passes on the sum. After three rounds, every chunk is finished somewhere: a 4. The last three
+# rounds only hand those sums around.
 #
 # That's six rounds of a quarter of a million, so each process sends one and a half million
 # numbers instead of three. With $p$ processes and a gradient of $m$ numbers, it's
@@ -485,9 +485,9 @@ def worker(share, count, divide_by):
 # ```
 #
 # We take ten steps in two Python programs, done *right*, and then with two mistakes that people
-# really make. In the run *same images*, both processes take the first share. In *sum*, nobody
-# divides by two. The goal is where a single process ends, if it takes the same ten steps on
-# whole batches. Its whole way, from its first weights to its last, counts as 100 percent.
+# really make. In the run "same images", both processes take the first share. In the run "sum",
+# nobody divides by two. The goal is where a single process ends, if it takes the same ten steps
+# on whole batches. Its whole way, from its first weights to its last, counts as 100 percent.
 #
 # **Which mistake ends further from the goal?**
 #
@@ -580,13 +580,14 @@ for name, ends in found.items():
 
 
 # %% [markdown]
-# None of them raises an error. Done right, two processes end where one does, except for the
-# last digits. With the same images you end further from the goal than you began: [half a
-# batch](#Half-a-batch) points somewhere else. The sum hardly matters, because Adam divides by
-# the gradient's size. (Exercise 1 asks what happens without Adam.)
+# None of them raises an error. Done right, two processes end where one does, except for last
+# digits, which change the fingerprint. With the same images you end further from the goal than
+# you began, about as far as with ten steps on [other images](#Half-a-batch) (116%). The second
+# process worked for nothing. The sum hardly matters, because Adam divides by the gradient's
+# size. (Without Adam? Exercise 1.)
 #
-# And does sharing pay? These networks are too small to tell. So two folded cells take a larger
-# ViT, and give batches of 64 to one process and then to two:
+# And does sharing pay? Two folded cells give batches of 64 to a larger ViT, in one process, then
+# in two:
 
 
 # %% tags=["hide-input"]
@@ -645,15 +646,15 @@ print(f"{share:.0%} of their time goes into adding up gradients")
 
 
 # %% [markdown]
-# Faster, though not twice as fast. Adding up takes time, each process takes a whole step of the
-# optimizer for half of the images, and while this page ran, the two shared their machine with
-# other programs. (PyTorch's ready-made version is called [DDP](#DDP-and-FSDP).)
+# Far from twice as fast, and adding up explains little of it. The rest we didn't measure; other
+# programs ran on the same machine. (PyTorch's own version is called [DDP](#DDP-and-FSDP).)
 #
 # ## Cut the run in two
 #
 # Back to the accident at the top. What should we have saved, besides the weights? Four more
 # things change from step to step: the optimizer with Adam's means, the average, the number of
-# the step, and the state of the random numbers, from which the next images are drawn.
+# the step, and the state of the random numbers, from which the next images are drawn. A file
+# with all of them is called a *checkpoint*, too, though this one forgets nothing.
 
 
 # %%
@@ -677,10 +678,10 @@ def put_back(run, saved):
 
 
 # %% [markdown] tags=["predict"]
-# `put_back`, in a folded cell, makes a run what it was. Now we leave these things out, one at a
-# time, and finally everything but the weights. How far from the undisturbed average does the
-# run end? Again 100 percent is the whole way of the undisturbed run. Losing the weights is the
-# worst, of course.
+# `put_back`, in a folded cell, restores a run from such a file. Now we leave these things out,
+# one at a time, and finally everything but the weights. All runs take 60 more steps. How far
+# from the undisturbed average do they end? Again 100 percent is the whole way of the
+# undisturbed run. Losing the weights is the worst, of course.
 #
 # **What's the worst to forget after them?**
 #
@@ -736,11 +737,11 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 # it to the last bit. (The grey dots are three seeds, the bars and accuracies their means.)
 #
 # Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
-# the step, the run even reads *more* digits: the schedule begins anew, so the learning rate is
-# still high when this short run stops.
+# the step, the run even reads *more* digits. The schedule begins anew, so the learning rate is
+# still high at the end, and in so few steps, large ones may simply get further.
 #
-# The average has nearly caught up by itself after our 60 steps. The optimizer hasn't: Adam
-# begins with empty means, and takes another way.
+# The average has nearly caught up by itself. The optimizer hasn't: Adam begins with empty means,
+# and takes another way.
 #
 # And without the random numbers you train on the same images twice. You already have the cure:
 # `rows_of` computes the images from the number of the step, so there's no random state to
@@ -765,9 +766,9 @@ except RuntimeError as error:
 # Suppose you wrote it under the name of your last checkpoint, as [PyTorch's own
 # example](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
 # does. Then both are gone: opening a file for writing empties it. (That example also saves
-# nothing but weights and epoch. It's enough for plain gradient descent, but not for Adam.)
+# nothing but weights and epoch: too little for Adam.)
 #
-# So write to a second file beside it, make sure that all of it is on the disk, and only then
+# So write to a second file beside it, make sure it's all on the disk, and only then
 # give it the name. If the program dies, the renaming has happened completely or not at all.
 # (What about [a power cut](#Beyond-a-rename)?)
 
@@ -798,9 +799,8 @@ def program(path):
 
 # %% [markdown]
 # Now we start `program` as a process of its own, and kill it with SIGKILL, the signal that no
-# program can catch: no goodbye, no cleaning up. Then we start it again with the same command,
-# and kill it again. In the list below, each number is a step, and the kill comes up to 30
-# milliseconds after it.
+# program can catch: no goodbye, no cleaning up. Then we start it again with the same command. In
+# the list below, each number is a step, and the kill comes up to 30 milliseconds after it.
 
 # %% tags=["hide-input"]
 LIFE = """
@@ -840,10 +840,11 @@ starts = [life(run_file, kill_at) for kill_at in [*moments, None]]
 figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
-# Each new start goes back to the last whole checkpoint. Look at the kill after step 40, and
-# then at where the next line begins: not at 40 but at 35. The file for step 40 didn't have its
-# name yet, and the old one was still whole. The same happened at 55. (The picture can't tell
-# whether the writing had begun. In [a harder test](#Beyond-a-rename), it often had.)
+# Each new start goes back to the last whole checkpoint. Look at the kill after step 40: the next
+# line begins not at 40 but at 35. The file for step 40 didn't have its name yet, and the old one
+# was still whole. The same happened at 55. (The picture can't tell whether the writing had
+# begun. In [a harder test](#Beyond-a-rename) it had in 12 of 20 kills, and the weights were
+# still equal.)
 #
 # And where did our run end? For comparison, here are the same steps in one go. (Their images
 # come from `rows_of`, so it's another run than the one at the top.)
@@ -870,8 +871,7 @@ print("checked: Adam's means are the same bytes as well")
 # %% [markdown]
 # The same bytes, and Adam's means agree as well. At the top of the page, one accident was enough
 # for two different fingerprints. Now there were eight, and nobody could tell from the result
-# that they ever happened. (That's on one processor with one thread;
-# [elsewhere](#When-bytes-differ), last digits can differ.)
+# that they ever happened. (That's on [one processor with one thread](#When-bytes-differ).)
 #
 # ## What to take with you
 #
@@ -891,8 +891,8 @@ print("checked: Adam's means are the same bytes as well")
 #    all the same?
 # 5. Why must a checkpoint never be written over the last one?
 #
-# You can now train a large network on several machines, and lose nothing on the way. But
-# somebody may have done that before you and given the weights away. **How do you get
+# You now know how a large network is trained on several machines with nothing lost on the way.
+# But somebody may have done that before you and given the weights away. **How do you get
 # their trained network into your own class?** That's [chapter 9](09_weights.ipynb).
 #
 # ## Exercises
@@ -931,8 +931,8 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ### Half a batch
 #
-# Two processes with the same 32 images end further from the goal than they began. As a
-# yardstick, here's where ten steps on *other* images end:
+# A yardstick for the two processes with the same 32 images: here's where ten steps on *other*
+# images end.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 other = one_process(seed=1)[1]
@@ -1122,9 +1122,8 @@ else:
 # And sometimes a disk returns bytes that it was never given. So the package's checkpoints
 # end with a hash of everything before it, and a file whose hash doesn't match is rejected.
 #
-# In the package, the command that began a run also resumes it. It was tested harder than this
-# page: of 20 recorded kills, 12 came in the middle of a write, and the weights were still
-# equal.
+# In the package, the command that began a run also resumes it. The folded cell below names the
+# record of its harder test.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 record = results.read("kill-and-resume")

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -81,18 +80,6 @@ KINDS = {
 }
 # ONNX's exporter goes the way of torch.export first
 BY_BOTH = ("token", "relative", "rope, registers", "axial", "hybrid", "bit-v2")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def operators_once():
-    """The exporter describes its operators anew for each file: a quarter."""
-    from torch.onnx._internal.exporter import _registration
-
-    registry = _registration.ONNXRegistry
-    with pytest.MonkeyPatch.context() as patch:
-        once = staticmethod(cache(registry.from_torchlib))
-        patch.setattr(registry, "from_torchlib", once)
-        yield
 
 
 def classify_by(to, path):

@@ -105,9 +105,8 @@ def test_hollow_when_frozen_and_filled_when_set_free():
     starts, row = ["pixels", *unlabelled.BEGUN], {"train_per_seed": [70.0]}
     names = [f"probe/cifar-{x}/1000" for x in (*starts, "scratch-again1")]
     names += [f"tuned/cifar-{x}/1000" for x in starts[1:]]
-    figure, alt = unlabelled.set_free(
-        {name: measured(30.0 + i, **row) for i, name in enumerate(names)}
-    )
+    runs = {x: measured(30.0 + i, **row) for i, x in enumerate(names)}
+    figure, alt = unlabelled.set_free(runs)
     pixels, *scratch = (x.get_offsets() for x in figure.axes[0].collections[:3])
     assert pixels.tolist() == [[30, 0]] * 3
     assert scratch[0].tolist() == [[31, 1]] * 3 + [[35, 1]] * 3
@@ -119,9 +118,10 @@ def test_an_arrow_for_each_kind_of_pictures():
     names = {"few": 20.0, "more": 50.0}
     metrics = {k: measured(x, train_per_seed=[70.0]) for k, x in names.items()}
     kinds = {kind: (metrics, *names) for kind in ("digits", "shapes")}
-    figure, alt = unlabelled.gained(kinds)
+    figure, alt = unlabelled.gained(kinds, {"digits": measured(55.0)})
     rows = [x.get_offsets().tolist() for x in figure.axes[0].collections]
-    assert rows[0] == [[20, 0]] * 3 and rows[3] == [[50, 1]] * 3
+    assert rows[0] == [[20, 0]] * 3 and rows[4] == [[50, 1]] * 3
+    assert rows[2] == [[55, -0.2]] * 3 and "much compute 55%" in alt
     assert [x.get_text() for x in figure.axes[0].texts] == ["", "+30"] * 2
     assert "shapes from scratch 20% (its own 70), with MAE first 50%" in alt
 

@@ -254,7 +254,7 @@ def arrows(
     for place, (before, after) in enumerate(pairs):
         axes.plot(before, place, "o", color=DARK, markersize=7)
         way = {"arrowstyle": "-|>", "color": ATTENTION, "lw": 2}
-        way |= {"shrinkA": 6, "mutation_scale": 16}
+        way |= {"shrinkA": 6, "shrinkB": 0, "mutation_scale": 16}
         axes.annotate("", (after, place), (before, place), arrowprops=way)
     axes.axvline(guess, color=DARK, linestyle=":", linewidth=1)
     axes.text(guess + 0.7, len(pairs) - 0.3, "a coin", fontsize=11, va="top")

@@ -139,7 +139,7 @@ def first_component(picture: Tensor, values: Tensor) -> "tuple[Figure, str]":
         look = {"fill": False, "ec": CLASS, "lw": 2.5, "clip_on": False}
         rectangle(right, at, (4, 4), **look)
     far = (values - values.median()).abs()
-    marked = (far > far.max() / 2).nonzero().tolist()
+    marked = (far > far.max() / 3).nonzero().tolist()
     ends = (0, 1, len(values) - 2, len(values) - 1)
     edge = [row in ends and column in ends for row, column in marked]
     alt = (

@@ -145,7 +145,9 @@ def curves(
     ]
     axes.set_xticks(shots, labels)
     axes.minorticks_off()
-    axes.set(xlabel="photographs of each class", ylabel="accuracy (%)")
+    axes.set(
+        xlabel="photographs of each class (log scale)", ylabel="accuracy (%)"
+    )
     axes.set(ylim=(None, min(101, axes.dataLim.ymax + 6)))
     axes.legend(frameon=False, fontsize=11, loc="lower right")
     bare(axes)
@@ -265,7 +267,10 @@ def dip(
         axes.axvline(num_columns, color=DARK, linestyle=":", linewidth=1.2)
         look = {"ha": "right", "va": "bottom"}
         place = num_columns, axes.get_ylim()[0]
-        note(axes, f"{num_columns} columns", place, (-6, 4), 10, **look)
+        words = f"{num_columns} columns"
+        if num_classes > 1:
+            words += f"\n{num_columns // num_classes} of each"
+        note(axes, words, place, (-6, 4), 10, **look)
     if num_classes > 1:
         ticks = [number for number in numbers if number >= max(numbers) / 8]
         ticks = [x for x in ticks if abs(x - num_columns) > num_columns / 8]

@@ -279,7 +279,7 @@ def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     """Accuracy from 1,000 labels: a linear probe, and all of it fine-tuned.
 
     Hollow markers are runs with frozen features, filled ones fine-tuned; an
-    arrow leads from mean to mean. Random features are those of three networks.
+    arrow leads from mean to mean. Each start's pretrainings are together.
     """
     starts = {"pixels": ("plain pixels", DARK, "v"), **BEGUN}
     figure, axes = chart(WIDTH, 3.3)
@@ -306,7 +306,7 @@ def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
             look = {"arrowstyle": "->", "color": color, "linewidth": 1.5}
             ends = (kinds["tuned"], row + 0.25), (kinds["probe"], row + 0.25)
             axes.annotate("", *ends, arrowprops=look)
-    best = metrics["probe/cifar-mae/1000"]["value"]
+    best = kinds["probe"]  # of the last start, MAE
     bottom = -0.45
     axes.plot([best] * 2, [bottom, row], color=PATCHES, linestyle=":", zorder=0)
     note(
@@ -330,12 +330,15 @@ def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
 
 def gained(
     kinds: Mapping[str, tuple[Mapping[str, Mapping[str, Any]], str, str]],
+    equal: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> "tuple[Figure, str]":
     """Accuracy on kinds of pictures, from scratch and with MAE first.
 
     By kind: metrics, and the names of the two. Every seed is a marker, and an
-    arrow leads from mean to mean.
+    arrow leads from mean to mean. `equal` has kinds' results from scratch with
+    as much compute.
     """
+    equal = equal or {}
     figure, axes = chart(WIDTH, 2.6)
     told = []
     starts = [STARTS[name] for name in ("scratch", "mae-mnist")]
@@ -358,8 +361,15 @@ def gained(
             f"{kind} from scratch {few:.0f}% (its own {scratch:.0f}), with MAE "
             f"first {more:.0f}% (its own {first:.0f})"
         )
+        if kind in equal:
+            seeds = equal[kind]["per_seed"]
+            look = {"color": DARK, "marker": "s", "s": 34, "zorder": 3}
+            label = "from scratch, as much compute"
+            axes.scatter(seeds, [row - 0.2] * len(seeds), label=label, **look)
+            told[-1] += ", from scratch with as much compute "
+            told[-1] += f"{equal[kind]['value']:.0f}%"
     axes.set_yticks(range(len(kinds)), list(kinds))
-    axes.set_ylim(len(kinds) - 0.4, -0.3)
+    axes.set_ylim(len(kinds) - 0.4, -0.4)
     axes.set(xlabel="new pictures right (%)", xlim=(0, 107))
     axes.legend(frameon=False, fontsize=10, loc="upper left")
     bare(axes)

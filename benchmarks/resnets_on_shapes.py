@@ -150,8 +150,6 @@ ROWS = [
     SGD,
     *(Row(network, size) for size in ("3k", "1k") for network in NETWORKS),
 ]
-
-
 # the dear ones last
 LONG_ROWS = [Row(net, size) for size in ("3k", "1k", "10k") for net in NETWORKS]
 
@@ -316,7 +314,7 @@ def work(how: Length) -> bool:
     rows = ROWS if how is SHORT else LONG_ROWS
     metrics = {}
     # rates first, so that nobody has to wait for them for long
-    for row in rows[: len(NETWORKS)]:
+    for row in rows[: len(RATES)]:
         rates_of(row.network, row.optimizer, how)
     for row in rows:
         rates = rates_of(row.network, row.optimizer, how)

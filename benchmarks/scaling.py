@@ -7,9 +7,8 @@ and without what convolutions multiply by the zeros around a picture. Power laws
 are fitted to each family, with intervals from draws of its models. In our own
 runs (`families.json`) the compute for equal losses is compared, and the ViTs'
 losses are fitted. VTAB's groups are averaged from Table 9, and Figure 3 drawn
-from Table 5. Writes
-`scaling-costs.json`, `scaling.json`, `scaling-ours.json`, `scaling-groups.json`
-and `scaling-sizes.json` into `vitedu/results`.
+from Table 5. Writes `scaling-costs.json`, `scaling.json`, `scaling-ours.json`,
+`scaling-groups.json` and `scaling-sizes.json` into `vitedu/results`.
 """
 
 import hashlib
@@ -187,16 +186,17 @@ def our_exponents(metrics: dict[str, Any]) -> str:
         "held-out": torch.cat([losses[:, -1] for _, losses, _ in ends]),
         "test": torch.tensor([row["loss_per_seed"] for *_, row in ends]),
     }
+    said = {}
     for part, losses in parts.items():
         losses = losses.flatten()
-        said = add_interval(
+        said[part] = add_interval(
             metrics,
             f"vit: exponent of the {part} loss over size",
             "of the compute",
             power_law(costs, losses).exponent,
             bootstrap(costs, losses).exponent,
         )
-    return f"exponent of the ViTs' test loss over four sizes {said}"
+    return f"exponent of the ViTs' test loss over four sizes {said['test']}"
 
 
 def fits() -> tuple[dict[str, Any], str]:

@@ -51,9 +51,10 @@ INSIDE_FUNCTIONS = {("vitedu.train.fit", "figures")}
 # what stands for itself: the network, and the file that readers copy
 MAY_IMPORT = {"model": {"torch", "einops"}, "plain": {"torch", "einops"}}
 
-NOT_LOADED = {"psutil", "torchvision", "timm", "matplotlib", "jinja2"}
-NOT_LOADED |= {"webdataset", "datasets", "torch._dynamo"}
-NOT_LOADED |= {f"torch.distributed.{x}" for x in ("fsdp", "checkpoint")}
+NOT_LOADED = set(
+    "psutil torchvision timm matplotlib jinja2 webdataset datasets "
+    "torch._dynamo torch.distributed.fsdp torch.distributed.checkpoint".split()
+)
 
 
 def part_of(parts):

@@ -20,8 +20,8 @@ ANSWERS = {
 # answers; chapter 4 asks a network that reads its answer from the first patch
 ALTERED = {"book/01_images.ipynb": {"63", "73"}, "book/04_vit.ipynb": {"25"}}
 PAGES = ["README.md", "book/index.md", "book/try.md"]
-PAGES += [f"book/{x}.ipynb" for x in ("01_images", "02_attention")]
-PAGES += [f"book/{x}.ipynb" for x in ("03_encoder", "04_vit")]
+CHAPTERS = ("01_images", "02_attention", "03_encoder", "04_vit")
+PAGES += [f"book/{name}.ipynb" for name in CHAPTERS]
 
 
 def words_of(page):

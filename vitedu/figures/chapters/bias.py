@@ -30,7 +30,7 @@ JUDGED = {
     "new ones": "per_seed",
     "new forms,\nfive of each": "shots_5_per_seed",
 }
-WIDTHS = {20: 2.4, 6: 1.1}  # of lines, by million multiply-adds
+LINE_WIDTHS = {20: 2.4, 6: 1.1}  # of lines, by million multiply-adds
 
 
 def puzzles(
@@ -207,7 +207,7 @@ def growing(
     for axes, (title, key) in zip(panels, JUDGED.items(), strict=True):
         for network in ("resnet", "vit"):
             label, color, marker = NETWORKS[network]
-            for size, width in WIDTHS.items():
+            for size, width in LINE_WIDTHS.items():
                 seeds = [metrics[f"{network}-{size}-{n}"][key] for n in SHAPES]
                 means = [statistics.mean(each) for each in seeds]
                 errors = [standard_error(each) for each in seeds]

@@ -620,6 +620,20 @@ def positions(places: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def since_positions() -> dict[str, dict[str, Any]]:
+    """All else that learns from CIFAR-10: pools, shapes, additions, axes."""
+    pools = {
+        pool: {"pool": pool, "class_token": pool == "token"}
+        for pool in ("token", "mean")
+    }
+    parts = {"pools": pools, "shapes": SHAPES, "since": SINCE, "axes": AXES}
+    return {
+        f"forty/{part}/{name}": fields
+        for part, networks in parts.items()
+        for name, fields in networks.items()
+    }
+
+
 def at_rates(
     name: str, fields: dict[str, Any], source: str, may_run: bool
 ) -> dict[str, Any] | None:

@@ -452,11 +452,11 @@ figures.show(*ablations.by_rows(maps))
 # * more than three times in four
 
 # %% tags=["nbval-ignore-output", "hide-input"]
+print(f"{'':20} sure  then wrong")
 for words in ("1-D", "relative"):
     for half in ("upper", "lower"):
         sure, wrong = ablations.in_half(said[words], half)
-        print(f"{words:8}, {half} half: ", end="")
-        print(f"sure {sure:4.0%}, and then wrong {wrong:3.0%}")
+        print(f"{words:8} {half} half  {sure:4.0%} {wrong:10.0%}")
 
 # %% [markdown]
 # Below the line it's still sure more than four times in five. And when it's sure there, it's wrong
@@ -634,17 +634,17 @@ def errors_apart(one, other, every):
 # behind:
 
 # %% tags=["hide-input"]
-print(f"{'':16} from 0.02   from 0.5")
-print(f"{'':16} new  own    new  own   behind")
+print(f"{'':17}at 0.02  at 0.5")
+print(f"{'':16}  new own  new own  gap")
 for words, name in ROWS.items():
     line = f"{words:16}"
     for start in ("", "/0.02", "/0.5"):
         if (row := photos.get(name + start)) is not None:
             own = statistics.mean(row["train_per_seed"])
-            line += f" {row['value']:.1f} {own:3.0f}  "
+            line += f" {row['value']:.1f} {own:3.0f}"
     if name in both:
         gap = errors_apart(f"{name}/0.02", f"{name}/0.5", photos)
-        line += f"  {gap:.1f}"
+        line += f" {gap:4.1f}"
     print(line.rstrip())
 
 
@@ -861,14 +861,14 @@ print("checked: the mean is ahead, at its own rate")
 
 # %% tags=["hide-input"]
 since = results.read("ablations-since")["metrics"]
-print(f"{'':24} new  own")
+print(f"{'':24}  new own errors")
 for name in sorted(since, key=lambda name: since[name]["value"]):
     found = since[name]
     own = statistics.mean(found["train_per_seed"])
     apart = errors_apart(name, "as in the paper", since)
-    told = f"{apart:+.1f} errors" if name != "as in the paper" else ""
+    told = f"{apart:+6.1f}" if name != "as in the paper" else ""
     name = name.replace("a layer more", "an extra layer")
-    print(f"{name:24} {found['value']:.1f} {own:3.0f}  {told}".rstrip())
+    print(f"{name:24} {found['value']:.1f} {own:3.0f} {told}".rstrip())
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert all(row["is_best_inside"] for row in since.values())

@@ -229,9 +229,9 @@ def sets(
 def ours(sizes: Mapping[str, Points]) -> "tuple[Figure, str]":
     """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
 
-    A panel for each size, two in a row, on the same axes. Its arrow leads from a ViT's
-    end, at the mean of its runs, back to where a ResNet was as good, as far as
-    all pairs of runs say in the mean.
+    A panel for each size, two in a row, on the same axes. Its arrow leads from
+    a ViT's end, at the mean of its runs, back to where a ResNet was as good, as
+    far as all pairs of runs say in the mean.
     """
     options = {"sharex": True, "sharey": True, "squeeze": False}
     figure, panels = chart(WIDTH, 5, -(-len(sizes) // 2), 2, **options)

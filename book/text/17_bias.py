@@ -273,20 +273,19 @@ compared({"ViT, 10,000 pictures": "vit-same-off-10k"})
 # %% [markdown]
 # Little more than half! It hasn't learned even the ten thousand that it has. If you'd seen only the
 # right column, or the gap at a thousand, you'd have collected more for nothing. So let's be patient
-# instead. Here's the ViT after 1,200 steps, as before, and after four times as many:
+# instead. Here's the ViT after 1,200 steps, as before, and after four times as many. The dashed lines
+# are its own pictures:
 
 # %% tags=["hide-input"]
 figures.show(*bias.more_steps(record))
 
 # %% [markdown]
-# Go along a line, and you see what more pictures bring. Go from the left panel to the right one, and
-# you see what more steps bring. In 1,200 steps, no number of pictures gets the ViT to 60%. In 4,800
-# steps, the *same ten thousand pictures* take it from 54% to 73%. It was short of steps, not of
-# pictures.
+# On the left, no number of pictures gets the ViT to 60% of new ones. On the right, the *same ten
+# thousand* take it from 54% to 73%. So it was short of steps.
 #
-# Only now do pictures count. Three thousand are too few: it learns them by heart, and is hardly
-# better than before with new ones. At ten thousand there's still a gap, but more pictures close it
-# from above: the dashed line comes down, and the solid one stays where it is.
+# Only now do pictures count. Three thousand are too few: it learns them by heart, and gains little
+# with new ones. At ten thousand there's still a gap, but more pictures close it from above: the
+# dashed line comes down, and the solid one stays where it is.
 
 # %% tags=["hide-cell", "nbval-check-output"]
 LONGER = "vit-same-off-fresh-4800-steps"  # fresh pictures, too
@@ -327,10 +326,9 @@ assert known[4800, "3k"].min() > 99.5 and 3 < gaps[2] < 4 < 15 < gaps[1]
 print("checked: steps are a result, and so are pictures up to ten thousand")
 
 # %% [markdown]
-# But even that doesn't get it halfway from a coin to perfect. What makes this so hard to learn?
-#
-# Ask the head without weights. It's no better than a coin here, since hardly any token holds
-# a whole glyph. So let the patches overlap, with a stride of two pixels or of one:
+# But even that isn't halfway from a coin to perfect. What makes this so hard to learn? Ask the head
+# without weights. It's no better than a coin here, since hardly any token holds a whole glyph. So let
+# the patches overlap, with a stride of two pixels or of one:
 
 # %%
 for stride in (4, 2, 1):
@@ -364,14 +362,13 @@ print("checked: two of the ResNet's runs learn it, and one doesn't")
 # Nine in ten, in a quarter of the steps that took the ViT to 73%!
 #
 # The ResNet's errors are large because one of its three runs tosses a coin. The other two do even
-# better than the hybrid, so here it doesn't take attention to compare. What the ViT lacked, it
-# seems, was somebody to *read*.
+# better than the hybrid, so here it doesn't take attention to compare. What the ViT lacks, it
+# seems, is somebody to *read*.
 #
 # ## Who wins where
 #
-# Here are all three networks after 1,200 steps, from 300 pictures to fresh ones. Small points are
-# single runs. The dashed lines, for a network's own pictures, run along the top in three of the
-# panels.
+# Here are all three after 1,200 steps, from 300 pictures to fresh ones. Small points are single runs.
+# In three of the panels, the dashed lines run along the top.
 
 # %% tags=["hide-input"]
 panels = {
@@ -401,11 +398,11 @@ print("checked: the hybrid is close; the ResNet compares from 3 times as many")
 # %% [markdown]
 # On the upper right, all three are poor with three hundred pictures, and then it's the ViT that needs
 # the most. On the lower left it's the ResNet, which needs about three times as many as the ViT. And
-# the lower right you know by now.
+# on the lower right, the ViT is short of steps.
 #
 # So does a ViT need more pictures? *To find a glyph anywhere, yes. To compare two that it knows,
-# no. To find and compare, it needs more steps first, and convolutions that read for it help even
-# more, at a smaller cost.*
+# no. To find and compare, it needs more steps first. Convolutions that read for it help even more,
+# and cost less.*
 #
 # If you don't know which of these your question is, take the hybrid. From a thousand pictures on,
 # it's never more than three points behind the better of the other two.

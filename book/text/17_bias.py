@@ -284,8 +284,8 @@ figures.show(*bias.more_steps(record))
 # thousand* take it from 54% to 73%. So it was short of steps.
 #
 # Only now do pictures count. Three thousand are too few: it learns them by heart, and gains little
-# with new ones. At ten thousand there's still a gap, but more pictures close it from above: the
-# dashed line comes down, and the solid one stays where it is.
+# with new ones. At ten thousand there's still a gap, and here more pictures don't help: the dashed
+# line comes down, and the solid one stays where it is.
 
 # %% tags=["hide-cell", "nbval-check-output"]
 LONGER = "vit-same-off-fresh-4800-steps"  # fresh pictures, too
@@ -296,7 +296,7 @@ assert min(longer) > max(shorter) + 5
 print("checked: all three long runs are ahead of all three short ones")
 
 
-# %% tags=["hide-cell", "nbval-check-output"]
+# %% tags=["hide-cell"]
 def in_errors(difference):
     """A mean of paired differences, in its own standard errors."""
     return float(difference.mean() / difference.std() * 3**0.5)
@@ -312,6 +312,8 @@ known, new = (
     }
     for key in ("train_per_seed", "per_seed")
 )
+
+# %% tags=["hide-cell", "nbval-check-output"]
 for (steps, number), short in new.items():
     if steps == 1200:
         assert short.mean() < 58
@@ -367,8 +369,8 @@ print("checked: two of the ResNet's runs learn it, and one doesn't")
 #
 # ## Who wins where
 #
-# Here are all three after 1,200 steps, from 300 pictures to fresh ones. Small points are single runs.
-# In three of the panels, the dashed lines run along the top.
+# Here are all three networks on all four puzzles after 1,200 steps, from 300 pictures to fresh ones.
+# Small points are single runs. In three of the panels, the dashed lines run along the top.
 
 # %% tags=["hide-input"]
 panels = {
@@ -596,7 +598,7 @@ figures.show(*bias.jumbled(jumbled))
 #
 # 1. Before you ask for more data, look at how many of its *own* pictures a network gets right,
 #    beside new ones. If it's poor at both, try more steps, another learning rate or another network.
-#    If it's much better with its own, these are too few, and only a try tells whether more will do.
+#    If it's much better with its own, more pictures may help, and only a try tells.
 # 2. A convolution shares its weights between places, attention shares them between pairs of
 #    places. Which of the two needs more data depends on what you ask.
 # 3. A ViT takes no order of its patches for granted. It learns it, with its table of positions.
@@ -1007,7 +1009,7 @@ print("(3k, 30k, and 20 M on 100k: NVIDIA H100)")
 #
 # <details><summary>Five questions</summary>
 #
-# 1. The first has too few pictures. The second needs more steps, or another rate or network.
+# 1. The first probably has too few pictures. The second needs more steps, or another rate or network.
 # 2. What the lazy answer gets, and whether there's a shortcut.
 # 3. A convolution uses the same weights at all places, attention for all pairs of places.
 # 4. The average and a linear head only add up what each glyph brings. If A + A and B + B are above the threshold,

@@ -1135,7 +1135,7 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 # To the right and up: smaller patches are neither variety nor time, but they let the network
 # learn more. In the record, it got 57% of its own pictures right and 50% of the others. That's
 # still a narrow gap, so by the guess mixup would take it down. The nearest thing in the record is
-# the pair of long runs with patches of 4 on the map: their gap was as narrow, and mixing cost
+# the pair of long runs with patches of 4 on the map: their gap was hardly narrower, and mixing cost
 # three points there, which is a hint.
 #
 # </details>

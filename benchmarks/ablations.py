@@ -13,20 +13,20 @@ from the class token to it copied over those to the lower half, untrained.
 exercises: of chapter 16. "above": is A above B, learned in the left half, right
 in both; "apart": A left of B, learned with A in the upper half and B in the
 lower one, right so and with the two exchanged.
-positions, pools, shapes, since, axes: CIFAR-10, 10,000 images of the training
-part four times each, judged on 5,000 others of it; with patches of 4 for
-positions and axes, of 8 for the rest. Random flips. Each network of shapes
-and since (what was added to ViTs since the paper) has its own rate, the best on
-5,000 further images; the list grows until the best is inside.
+shapes: CIFAR-10, 10,000 images of the training part four times each, judged on
+5,000 others of it, with patches of 8. Random flips. Each network has its own
+rate, the best on 5,000 further images; the list grows until the best is inside.
+forty: positions (learned tables with both initial scales), pools, axes, and
+what was added to ViTs since the paper, on the same images for forty epochs, in
+batches of 128; with patches of 4 for positions and axes, of 8 for the rest.
+Each has its own rate in the mean of three seeds. All rates and seeds of a
+network are trained at once, on a GPU if there is one.
 speed: images a second of the networks of `axes`, in turns.
-forty: positions for forty epochs, in batches of 128, each with its own rate in
-the mean of three seeds, learned tables with both initial scales. All rates and
-seeds of a network are trained at once, on a GPU if there is one.
 
 Each run goes to runs/ablations/ and is not repeated, and several of these may
 run at once; whatever has its three seeds is written to
 `vitedu/results/ablations-*.json`. The file is made by `tools/cifar_jpeg.py`.
-About 40 minutes of one core, without `forty`, for which one needs a GPU.
+About 30 minutes of one core, without `forty`, for which one needs a GPU.
 """
 
 import argparse
@@ -79,15 +79,9 @@ BETAS, WEIGHT_DECAY = (0.9, 0.99), 0.05
 NUM_TRAIN, NUM_HELD_OUT, EPOCHS, CIFAR_BATCH = 10_000, 5_000, 4, 64
 FORTY, FORTY_BATCH, FORTY_RATES = 40, 128, (1e-3, 2e-3, 4e-3)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 CLIMB = (2e-3, 4e-3, 8e-3)
 ROUNDS = 15
-ROWS = {
-    "positions": "table-8",
-    "pools": "figure-9",
-    "shapes": "figure-8",
-    "axes": "figure-13",
-}
+ROWS = {"forty": "table-8", "pools": "figure-9", "axes": "figure-13"}
 
 Data = tuple[Tensor, Tensor]
 
@@ -620,6 +614,19 @@ def positions(places: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def of_forty() -> dict[str, dict[str, dict[str, Any]]]:
+    """{record: {name of a run: fields of its network}}."""
+    pools = {
+        pool: {"pool": pool, "class_token": pool == "token"}
+        for pool in ("token", "mean")
+    }
+    parts = {"pools": pools, "axes": AXES, "since": SINCE}
+    return {"forty": positions(PLACES | MORE_PLACES)} | {
+        part: {f"forty/{part}/{name}": x for name, x in networks.items()}
+        for part, networks in parts.items()
+    }
+
+
 def at_rates(
     name: str, fields: dict[str, Any], source: str, may_run: bool
 ) -> dict[str, Any] | None:
@@ -694,20 +701,6 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
                     found[f"relation/{kind}/{std}/{where}/{s}"] = (
                         lambda k=kind, d=std, w=where, s=s: relation(k, d, w, s)
                     )
-    for places in (PLACES, MORE_PLACES):
-        for s in SEEDS:
-            for name, kind in places.items():
-                fields = {"patch_size": 4, "position": kind}
-                found[f"positions/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
-                    f, s, source
-                )
-    for s in SEEDS:
-        for pool in ("token", "mean"):
-            fields = {"pool": pool, "class_token": pool == "token"}
-            for rate in RATES:
-                found[f"pools/{pool}/{rate}/{s}"] = (
-                    lambda f=fields, s=s, r=rate: on_cifar(f, s, source, r)
-                )
     for s in SEEDS:
         for kind in ("1-D", "2-D"):
             found[f"longer/{kind}/{SMALL}/all/{s}"] = lambda k=kind, s=s: (
@@ -735,18 +728,10 @@ def runs(source: str) -> dict[str, Callable[[], dict[str, Any]]]:
             run = partial(exercise, task, kind, s)
             found[f"exercises/{task}/{kind}/{s}"] = run
     for s in SEEDS:
-        for name, fields in AXES.items():
-            found[f"axes/{name}/{s}"] = lambda f=fields, s=s: on_cifar(
-                f, s, source
+        for name, fields in SHAPES.items():
+            found[f"shapes/{name}/{s}"] = lambda n=name, f=fields, s=s: (
+                at_best_rate(f"shapes/{n}", f, s, source)
             )
-    for part, networks in (("since", SINCE), ("shapes", SHAPES)):
-        for s in SEEDS:
-            for name, fields in networks.items():
-                found[f"{part}/{name}/{s}"] = (
-                    lambda n=f"{part}/{name}", f=fields, s=s: at_best_rate(
-                        n, f, s, source
-                    )
-                )
     found["speed"] = speeds
     return found
 
@@ -760,24 +745,6 @@ def waited_for(name: str, compute: Callable[[], Any]) -> Any:
     while (found := kept(file_of(name), compute)) is None:
         time.sleep(1)
     return found
-
-
-def config_of(part: str, name: str) -> ViTConfig:
-    """The network of a run of CIFAR-10 by the name that stands in a record."""
-    fields = {
-        "positions": lambda: {
-            "patch_size": 4,
-            "position": (PLACES | MORE_PLACES)[name],
-        },
-        "pools": lambda: {
-            "pool": name.split("/")[0],
-            "class_token": name.startswith("token"),
-        },
-        "shapes": lambda: SHAPES[name],
-        "since": lambda: SINCE[name],
-        "axes": lambda: AXES[name],
-    }
-    return cifar_config(fields[part]())
 
 
 def found_in(parts: tuple[str, ...], names: list[str]) -> dict[str, list[Any]]:
@@ -856,10 +823,10 @@ def record_glyphs(
     record(record_as, source, metrics, runs, dataset, None, seeds)
 
 
-def record_cifar(part: str, source: str, names: list[str]) -> None:
+def record_shapes(source: str, names: list[str]) -> None:
     runs = {
         name.partition("/")[2]: per_seed
-        for name, per_seed in found_in((part,), names).items()
+        for name, per_seed in found_in(("shapes",), names).items()
         if len(per_seed) == len(SEEDS)
     }
     if not runs:
@@ -870,15 +837,12 @@ def record_cifar(part: str, source: str, names: list[str]) -> None:
         metrics[name] = metric(values, "percent of 5,000 held out") | {
             "train_per_seed": [run["train"] for run in per_seed],
             "seconds_per_seed": [run["seconds"] for run in per_seed],
-            "macs_per_image": budget.macs(config_of(part, name)),
+            "macs_per_image": budget.macs(cifar_config(SHAPES[name])),
+            "lr": per_seed[0]["lr"],
+            "choose_by_lr": per_seed[0]["choose_by_lr"],
         }
-        if "lr" in per_seed[0]:
-            more = {key: per_seed[0][key] for key in ("lr", "choose_by_lr")}
-            metrics[name] |= more
-    claim = None
-    if part in ROWS:
-        claim = {"row": ROWS[part], "paper": None, "ours": said(part, metrics)}
-    record(part, source, metrics, runs, dataset_of(source), claim)
+    claim = {"row": "figure-8", "paper": None, "ours": said(metrics)}
+    record("shapes", source, metrics, runs, dataset_of(source), claim)
 
 
 def dataset_of(source: str) -> dict[str, Any]:
@@ -890,19 +854,9 @@ def dataset_of(source: str) -> dict[str, Any]:
     }
 
 
-def said(part: str, metrics: dict[str, Any]) -> str:
+def said(metrics: dict[str, Any]) -> str:
     """The record in a line, for the ledger."""
-    best = metrics
-    if part == "pools":  # each at its best rate
-        pools = {name.split("/")[0] for name in metrics}
-        best = {
-            pool: max(
-                (value for name, value in metrics.items() if pool in name),
-                key=lambda each: each["value"],
-            )
-            for pool in sorted(pools)
-        }
-    told = [f"{name} {each['value']:.1f}" for name, each in best.items()]
+    told = [f"{name} {each['value']:.1f}" for name, each in metrics.items()]
     return f"CIFAR-10, percent: {', '.join(told)}"
 
 
@@ -923,16 +877,19 @@ def record_speed(source: str) -> None:
     record("speed", source, metrics, {}, dataset, None, (0,))
 
 
-def record_forty(source: str, found: dict[str, Any]) -> None:
-    """The positions that have all of their rates, and where they ran."""
+def record_forty(part: str, source: str, found: dict[str, Any]) -> None:
+    """Those of a part that have all of their rates, and where they ran."""
     metrics = {}
+    fields = of_forty()[part]
+    start = "forty/" if part == "forty" else f"forty/{part}/"
     for name, known in found.items():
         chosen = chosen_by(known["rates"])
         best = max(chosen, key=chosen.__getitem__)
         reached = known["rates"][f"{best:g}"]
         own = metric(reached["test"], "percent of 5,000 held out")
-        metrics[name.partition("/")[2]] = own | {
+        metrics[name.removeprefix(start)] = own | {
             "train_per_seed": reached["train"],
+            "macs_per_image": budget.macs(cifar_config(fields[name])),
             "lr": best,
             "choose_by_lr": {f"{rate:g}": x for rate, x in chosen.items()},
             "test_by_lr": {
@@ -943,7 +900,9 @@ def record_forty(source: str, found: dict[str, Any]) -> None:
         }
     if not metrics:
         return
-    claim = {"row": "table-8", "paper": None, "ours": said("forty", metrics)}
+    claim = None
+    if part in ROWS:
+        claim = {"row": ROWS[part], "paper": None, "ours": said(metrics)}
     runs = {name: [known] for name, known in found.items()}
     more = next(iter(found.values()))["machine"]
     command = f"python benchmarks/ablations.py {Path(source).name} forty"
@@ -956,7 +915,7 @@ def record_forty(source: str, found: dict[str, Any]) -> None:
     }
     more["notes"] = "other processes were at the card, so seconds say little"
     dataset = dataset_of(source)
-    record("forty", source, metrics, runs, dataset, claim, more=more)
+    record(part, source, metrics, runs, dataset, claim, more=more)
 
 
 @cache
@@ -979,12 +938,12 @@ def main() -> None:
     for name, run in wanted.items():
         if not parts or name.split("/")[0] in parts:
             kept(file_of(name), run)
-    forty = positions(PLACES) | positions(MORE_PLACES)
-    found = {}
-    for name, fields in forty.items():
-        known = at_rates(name, fields, source, "forty" in parts)
-        found |= {name: known} if known else {}
-    record_forty(source, found)
+    for part, networks in of_forty().items():
+        found = {}
+        for name, fields in networks.items():
+            known = at_rates(name, fields, source, "forty" in parts)
+            found |= {name: known} if known else {}
+        record_forty(part, source, found)
     record_glyphs("relation", SEEDS, source, list(wanted))
     record_glyphs("halves", SEEDS + MORE_SEEDS, source, list(wanted))
     many = SEEDS + MORE_SEEDS
@@ -992,8 +951,7 @@ def main() -> None:
         record_glyphs(part, many, source, list(wanted), (part,))
     part, tests = "exercises", ("as learned", "other")
     record_glyphs(part, SEEDS, source, list(wanted), (part,), tests)
-    for part in (*ROWS, "since"):
-        record_cifar(part, source, list(wanted))
+    record_shapes(source, list(wanted))
     record_speed(source)
 
 

@@ -52,11 +52,14 @@ def draws(n: int, steps: int, batch: int, seed: int) -> tuple[Tensor, Tensor]:
     return order, torch.stack(moves, dim=2)
 
 
-def adamw(model: nn.Module, lr: Tensor) -> torch.optim.Optimizer:
+def adamw(
+    model: nn.Module, lr: Tensor, betas: tuple[float, float] = (0.9, 0.999)
+) -> torch.optim.Optimizer:
     """The optimizer of training from scratch."""
     return torch.optim.AdamW(
         parameter_groups(model, weight_decay=0.05),
         lr=lr,
+        betas=betas,
         fused=True,
         capturable=lr.is_cuda,
     )
@@ -80,8 +83,14 @@ def train(
     moves: bool = True,
     build: Callable[[nn.Module, Tensor], torch.optim.Optimizer] = adamw,
     precision: torch.dtype = torch.float32,
+    warmup: float = 0.1,
+    smoothing: float = 0.0,
+    ema: float | None = None,
 ) -> None:
-    """Warm-up and cosine; `watch` is called 20 times."""
+    """Warm-up and cosine; `watch` is called 20 times.
+
+    With `ema` the model ends as the average of its weights.
+    """
     device = images.device
     order, places = (
         each.to(device) for each in draws(len(images), steps, batch, seed)
@@ -89,6 +98,9 @@ def train(
     optimizer = build(model, torch.tensor(0.0, device=device))
     index, move = order[0].clone(), places[0].clone()
     half = precision != torch.float32
+    weights = [each.detach() for each in model.parameters()]
+    averages = [each.clone() for each in weights] if ema else []
+    share = torch.zeros((), device=device)  # of the newest weights
 
     def gradients_and_step() -> None:
         x = images[index]
@@ -96,13 +108,18 @@ def train(
             x = moved(x, move)
         with torch.autocast(device.type, precision, half, cache_enabled=False):
             logits = model(normalised(x))
-        F.cross_entropy(logits.float(), labels[index]).backward()
+        F.cross_entropy(
+            logits.float(), labels[index], label_smoothing=smoothing
+        ).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        for average, now in zip(averages, weights, strict=False):
+            average.lerp_(now, share)
 
     update = updates(gradients_and_step, optimizer, device)
     for step in range(steps):
-        rate = warmup_cosine(step + 1, lr, steps + 1, steps // 10)
+        rate = warmup_cosine(step + 1, lr, steps + 1, round(warmup * steps))
+        share.fill_(1 - min(ema or 0, (2 + step) / (11 + step)))
         for group in optimizer.param_groups:
             group["lr"].fill_(rate)
         index.copy_(order[step])
@@ -110,6 +127,8 @@ def train(
         update()
         if watch is not None and (step + 1) % (steps // WATCHED) == 0:
             watch(step + 1)
+    for now, average in zip(weights, averages, strict=False):
+        now.copy_(average)
 
 
 def updates(

@@ -128,7 +128,8 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.network}-{self.task}-{self.steps}"
+        numbers = "" if FRESH in self.numbers else "-counted"
+        return f"{self.network}-{self.task}{numbers}-{self.steps}"
 
     def row(self, number: int) -> str:
         """As its metric is called: "vit-same-off-10k-1200-steps"."""
@@ -141,6 +142,8 @@ TASKS = ("same-off", "which-off", "same", "which")
 CELLS = [  # in order of worth
     *(Cell(n, t, 1_200) for t in TASKS for n in ALL),
     Cell("vit", "same-off", 4_800, (FRESH,)),
+    # steps or pictures: which of them does it lack?
+    Cell("vit", "same-off", 4_800, (3_000, 10_000, 30_000)),
     *(Cell(n, "same-off", 1_200, (FRESH,)) for n in BOTH),
 ]
 

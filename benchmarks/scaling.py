@@ -42,12 +42,12 @@ from vitedu.model.network import NetworkConfig
 RESULTS = Path(__file__).parents[1] / "vitedu/results"
 SETS = ("mean", "imagenet", "cifar10", "cifar100", "pets", "flowers")
 FAMILIES = {"vit": "ViTs", "resnet": "ResNets", "hybrid": "hybrids"}
+OUR_SIZES = (6, 11, 20, 36)  # million multiply-adds
 OUR_PAIRS = [
     (f"vit-{size}", f"{family}-{size}")
-    for size in (6, 11, 20)
+    for size in OUR_SIZES
     for family in ("resnet", "hybrid")
 ]
-OUR_VITS = (6, 11, 20, 36)  # the largest has no ResNet beside it
 STEEPER = "ResNets fall faster by"  # an exponent
 BUDGETS = (55, 200, 800, 1200)  # exaFLOPs of a ViT, inside of all fits
 # ImageNet after pretraining on ImageNet, ImageNet-21k and JFT-300M, in percent
@@ -170,7 +170,6 @@ def our_ratios() -> tuple[dict[str, Any], str]:
         for name, each in metrics.items()
     ]
     said = f"the other way round on shapes: {', '.join(said)}"
-    # the others have three sizes, too few for draws
     return metrics, f"{said}; {our_exponents(metrics)}"
 
 
@@ -180,7 +179,7 @@ def our_exponents(metrics: dict[str, Any]) -> str:
     Each run counts as a model: three of a size, of equal cost.
     """
     rows = results.read("families")["metrics"]
-    ends = [(*our_curves(f"vit-{n}"), rows[f"vit-{n}-100k"]) for n in OUR_VITS]
+    ends = [(*our_curves(f"vit-{n}"), rows[f"vit-{n}-100k"]) for n in OUR_SIZES]
     costs = torch.cat([cost[-1].expand(len(each)) for cost, each, _ in ends])
     parts = {
         "held-out": torch.cat([losses[:, -1] for _, losses, _ in ends]),

@@ -11,8 +11,10 @@ pretraining is for as many multiply-adds. Then it learns from 500, 1,000 or
 10,000 test pictures; a linear probe on frozen features stands beside. Each
 start has its own rate, best on 5,000 other training pictures after 1,000
 labels. The same with drawn shapes in place of CIFAR-10, without labels and
-with 1,000. And digits (where `VITEDU_DATA` has MNIST) are completed by the
-network of `mae-mnist` and a larger one that learn for long.
+with 1,000. Of both, 1,000 are also learned from scratch for as many
+multiply-adds as MAE and what follows it take together. And digits (where
+`VITEDU_DATA` has MNIST) are completed by the network of `mae-mnist` and a
+larger one that learn for long.
 
 Several of these may run at once and share the work; each training leaves a file
 in `runs/unlabelled-cifar` and is not repeated. How long trainings are is
@@ -82,6 +84,9 @@ DIGITS = ((64, 4, (48, 1)), (96, 6, (64, 2)))  # width, depth, the decoder's
 AUGMENT = Augment(shift=4, flip=True)
 RECIPE = recipe("mae-cifar10", "cpu")
 VIT = replace(RECIPE.model.encoder, num_classes=10)
+
+MAE_STEP = BATCH * budget.macs(RECIPE.model)  # multiply-adds
+EQUAL = "scratch-equal"  # in compute
 
 Pictures = tuple[Tensor, Tensor]
 Loss = Callable[..., Tensor]
@@ -377,7 +382,7 @@ def network(start: str, seed: int, again: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     model = new_network(VIT)
     model.preprocess = RECIPE.preprocess
-    if start != "scratch":
+    if not start.startswith("scratch"):
         known = torch.load(RUNS / f"{start}-{again}.pt")
         own = model.state_dict()
         kept = {x: known[x] for x in own if not x.startswith("head.")}
@@ -398,7 +403,10 @@ def tuned(
     data = data_of(source)
     few = labelled(data.pool, count, seed)
     model = network(start, seed, again)
-    train(model, classifying, few, lr, lengths()[1], seed)
+    steps = lengths()[1]
+    if start == EQUAL:
+        steps += lengths()[0] * MAE_STEP // (FEW_BATCH * budget.macs(VIT))
+    train(model, classifying, few, lr, steps, seed)
     new = data.test if by == "test" else data.chosen_by
     return {"test": percent(model, new), "train": percent(model, few)}
 
@@ -577,8 +585,9 @@ class Task(NamedTuple):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        own = () if self.start == "scratch" else (f"pretrain/{self.start}-0",)
-        return ("speed", *own)
+        if self.start.startswith("scratch"):
+            return ("speed",)
+        return "speed", f"pretrain/{self.start}-0"
 
 
 FIRST = [Task(x) for x in ("scratch", "mae", "mpp-mean", "shapes")]
@@ -586,7 +595,8 @@ TARGETS = [Task(x) for x in ("mpp-small", "mpp-pixels")]
 DRAWN = [
     Task(x, "shapes") for x in ("scratch", "mae-shapes", "mpp-mean-shapes")
 ]
-TASKS = [*FIRST, *TARGETS, *DRAWN]
+LONG = [Task(EQUAL), Task(EQUAL, "shapes")]
+TASKS = [*FIRST, *TARGETS, *DRAWN, *LONG]
 PRETRAINED = ("mae", "mpp-mean", "shapes", "mpp-small", "mpp-pixels")
 PRETRAINED += ("mae-shapes", "mpp-mean-shapes")
 AGAIN = [(x, seed) for seed in (1, 2) for x in ("mae", "mpp-mean")]
@@ -671,6 +681,8 @@ def work() -> Iterator[Item]:
     for task in DRAWN:
         yield from tunings(task, 1_000, SEEDS)
         yield probes(task, 1_000)
+    for task in LONG:
+        yield from tunings(task, 1_000, SEEDS)
     for start, again in AGAIN:
         compute = partial(pretrain, start, again)
         name = f"pretrain/{start}-{again}"

@@ -633,7 +633,7 @@ for key in ("vit", "resnet"):
 figures.show(*resnets.sheets(None, six, APART, framed=framed))
 
 
-# %% tags=["nbval-check-output", "hide-cell"]
+# %% tags=["hide-cell"]
 def apart(row, other):
     """How many standard errors the second mean is above the first."""
     pair = row["per_seed"], other["per_seed"]
@@ -641,6 +641,7 @@ def apart(row, other):
     return (other["value"] - row["value"]) / error
 
 
+# %% tags=["nbval-check-output", "hide-cell"]
 assert max(np.ptp(rows["vit", n]["map"]) for n in (250, 2_500, 25_000)) < 7
 few, some, many = (
     torch.tensor(rows["vit", n]["per_seed"]) for n in (250, 2_500, 25_000)

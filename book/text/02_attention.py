@@ -316,9 +316,8 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # the twin and 0 everywhere else.
 #
 # Nobody tells the network that. It starts from three random matrices, gets the pixels of
-# 5,000 such puzzles, and is told which colours were right. (500 more are for testing.) A value
-# here is six numbers, one score per colour, so the average that a patch takes home is already
-# its answer.
+# 5,000 such puzzles, and is told which colours were right. A value here is six numbers, one
+# score per colour, so the average that a patch takes home is already its answer.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -478,7 +477,7 @@ print("the same outputs, in shuffled order:", same)
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
 # tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
-# drawing), each with three heads. `load` opens it, and `record_attention` collects its maps.
+# drawing), each with three heads. `record_attention` collects its maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -488,8 +487,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 
 # %% [markdown] tags=["predict"]
-# Before we look at the maps, let's see what becomes of the tokens. We measure how similar two
-# of them are by the cosine of the angle between them: at most 1, if they point the same way.
+# But first, what becomes of the tokens? We measure how similar two of them are by the cosine of
+# the angle between them: at most 1, if they point the same way.
 #
 # When a patch has just become a token, dark is dark: cap and jacket are alike. Then
 # positions are added, and block after block looks around. **What is the cap's patch most
@@ -649,8 +648,8 @@ figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
 table(added | stages)
 
 # %% [markdown]
-# They do. In the first map the whole cap lights up, braid and all, the face a little, and the
-# jacket stays dark.
+# They do. In the first map the whole cap lights up, braid and all, the face more faintly,
+# and the jacket stays dark.
 #
 # Now the broken networks, after block 8. If attention adds nothing, the jacket is as much like
 # the cap as the cap is like itself, and the rest of the picture is more like it, too. Without

@@ -215,8 +215,8 @@ compare({"+ add": z})
 #
 # On paper the copy pointed the same way. A new layer's matrices turn it in a random direction,
 # and in 192 dimensions that's nearly at a right angle to the stream. So, by Pythagoras, the
-# stream doesn't double. It becomes about $\sqrt2$ times as long, and 24 such layers make it
-# roughly $\sqrt2^{\,24} = 4096$ times as long.
+# stream becomes only about $\sqrt2$ times as long, and 24 such layers make it roughly
+# $\sqrt2^{\,24} = 4096$ times as long.
 #
 # ## Every token at one size
 #
@@ -286,10 +286,10 @@ compare({"norm, but no add": alone, "+ norm": z})
 # was, as the row without the plus sign shows. The start and 24 such steps, all at right angles,
 # make a vector $\sqrt{25} = 5$ times as long.
 #
-# The spread is 21%, as it was without the norm: the plus sign looks after the differences, the
-# norm after the size. Drop the plus sign, and it's fog again. And attention stays open: the
-# favourite of a patch gets 4% in the first layer and about 1% in the last. A new layer has
-# hardly an opinion yet, and that's how it should begin.
+# The spread is still 21%: the plus sign looks after the differences, the norm after the size.
+# Drop the plus sign, and it's fog again. And attention stays open: the favourite of a patch
+# gets 4% in the first layer and about 1% in the last. A new layer has hardly an opinion yet,
+# and that's how it should begin.
 
 # %% tags=["hide-cell"]
 print(largest_shares(layer_norm))
@@ -450,8 +450,8 @@ streams = {name: stack(start)[0] for name, stack in stacks.items()}
 figures.show(*drawings.likeness(None, streams, CAP))
 
 # %% [markdown] tags=["predict"]
-# New blocks leave a mist, with some differences in it. After the trained ones it has lifted:
-# the cap stands out, this time without the jacket. (The black corners have [their own
+# New blocks leave a mist. After the trained ones it has lifted: the cap stands out, this time
+# without the jacket. (The black corners have [their own
 # story](#How-much-does-a-block-write?).)
 #
 # ## Take one part out
@@ -541,8 +541,7 @@ figures.show(*drawings.parts(shown, given, beside))
 #
 # The other three look, and still go wrong, each in its own way. For the first two, the columns
 # on the right tell you how. They give the size of Hopper's tokens after block 12, compared with
-# the start, and the spread, both without the four corners. (A spread of 24% is far below the
-# whole network's, but it isn't fog.)
+# the start, and the spread, both without the four corners. (24% is low, but it isn't fog.)
 #
 # * Without **plus signs** it's fog again: the spread is 0, and all that's left of a photograph
 #   is a single vector.

@@ -429,8 +429,7 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 #
 # And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of
 # your blocks with new weights, and after your twelve trained ones. From here on, each token
-# has its *position* added, as in the real model. That's a subject of
-# [chapter 4](04_vit.ipynb).
+# has its *position* added, as in the real model ([chapter 4](04_vit.ipynb)).
 
 
 # %% tags=["hide-cell"]
@@ -608,7 +607,7 @@ assert said["Hopper"][11][0] == "military uniform"
 print("three crayfish first; a uniform, a cat and an espresso last")
 
 # %% [markdown]
-# Only after block 11, and then at once with 86%. Read the columns from the top.
+# Only after block 11, and then at once with 86%.
 #
 # Before the first block everything is a crayfish. Row 0 hasn't looked at anything yet; it's
 # a learned vector, the same for every picture. After two blocks all three are a barrel.

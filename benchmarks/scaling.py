@@ -170,7 +170,6 @@ def our_ratios() -> tuple[dict[str, Any], str]:
         for name, each in metrics.items()
     ]
     said = f"the other way round on shapes: {', '.join(said)}"
-    # the others have three sizes, too few for draws
     return metrics, f"{said}; {our_exponents(metrics)}"
 
 

@@ -224,7 +224,7 @@ for lr, each in {0.001: slow, 0.01: fast}.items():
 #
 # Long steps get you across town, but not onto a doorstep: you keep stepping over it. Training
 # is like that. Near a good place, gradients are mostly noise, and Adam divides even the noise
-# by its own size, so its steps don't get any shorter.
+# by its own size, so its steps don't shrink as it gets nearer.
 #
 # Here Adam takes two hundred weights to 0, the red line. Each gradient is the weight's
 # distance from there, plus random noise.
@@ -311,36 +311,18 @@ def train(model, images, labels, epochs, lr, batch_size=64, warmup=0.1):
 # %% tags=["nbval-ignore-output"]
 settled = try_rate(0.01, loop=train)
 
+
 # %% [markdown]
-# From 81 to 89 to 91 percent, without a single new weight or image. But is such a number even
-# counted correctly?
+# From 81 to 89 to 91 percent, without a single new weight or image!
 #
-# ## Three networks that never look
+# ## Which rate?
+#
+# To find the best rate, we'll try five, for two epochs each (`SHORT`). But not on the test
+# images: if you try twenty settings and report the best, you've picked one that got lucky
+# there. So choose on the held-out digits, the *validation set*, and the test set stays fresh.
 #
 # *Accuracy* is the share of images for which the true class has the largest of the head's
-# ten numbers, the *logits*. What could go wrong?
-#
-# [Notebook
-# 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
-# of a much loved PyTorch course tests its network on 75 photographs of food, sorted by class,
-# in batches of 32, and averages the batches' accuracies. Let's measure three "networks" that
-# way, each of which gives every photograph the same answer.
-
-# %% tags=["failure"]
-truth = torch.tensor([0] * 25 + [1] * 19 + [2] * 31)
-for answer in range(3):
-    batches = [(part == answer).float().mean() for part in truth.split(32)]
-    measured = sum(batches) / len(batches)
-    real = (truth == answer).float().mean()
-    print(f"always {answer}: measured {measured:.2%}, really {real:.2%}")
-
-
-# %% [markdown]
-# Every measurement is wrong, because the last batch holds only eleven images, and counts as
-# much as a full one. Now look up the ten epochs from scratch in that notebook: they have these
-# three numbers, and no others. Very likely, its network never looked, either.
-#
-# So count the right answers over all batches, and divide once.
+# ten numbers, the *logits*. We count right answers over all batches, and divide once:
 
 
 # %% tags=["teaches"]
@@ -352,23 +334,6 @@ def accuracy(model, images, labels, batch_size=500):
         correct += (model(x).argmax(dim=-1) == y).sum().item()
     return correct / len(labels)
 
-
-# %% tags=["nbval-check-output", "hide-cell"]
-def always_two(images):
-    """Ten logits for each image, and class 2 has the largest."""
-    return F.one_hot(torch.full((len(images),), 2), 10)
-
-
-counted = [accuracy(always_two, truth, truth, size) for size in (7, 32, 75)]
-assert counted == [31 / 75] * 3
-print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
-
-# %% [markdown]
-# ## Which rate?
-#
-# To find the best rate, we'll try five, for two epochs each (`SHORT`). But not on the test
-# images: if you try twenty settings and report the best, you've picked one that got lucky
-# there. So choose on the held-out digits, the *validation set*, and the test set stays fresh.
 
 # %% tags=["nbval-ignore-output"]
 as_is = nn.Identity()  # changes nothing
@@ -386,7 +351,7 @@ figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
 # With rise and fall, PyTorch's default makes more than twice the mistakes of the best rate.
-# ([Left constant](#When-falling-hurts), it makes fewer.) At the bottom the curve is nearly
+# ([At a constant 0.001](#When-falling-hurts), it makes fewer.) At the bottom the curve is nearly
 # flat, and one run each can't tell such neighbours apart. On the right there's a cliff. Your
 # numbers will differ a little all over this page, and a lot at the cliff, where the way a
 # computer rounds can decide a run.
@@ -406,7 +371,7 @@ for name, loop in {"with": train, "without": fall}.items():
 
 # %% [markdown]
 # Without it, you get about two to six times the mistakes, and every run ends somewhere else.
-# Had you trained once, you'd have taken one of them for the truth. (At 0.01 it's another
+# After a single run, you'd have believed whichever you got. (At 0.01 it's another
 # story: [exercise 4](#Exercises).)
 #
 # ## Better, or lucky?
@@ -489,7 +454,7 @@ figures.show(*mnist.ladder(rungs, found))
 # %% [markdown]
 # It's a hint: the gain of 0.9 has the error $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
 # two and a half errors. With [twenty seeds](#Twenty-seeds) it becomes a result. The higher rate
-# is a result, so is rise and fall, and the shifts aren't, yet.
+# is a result, and so is rise and fall. The shifts aren't one yet.
 #
 # ## Fifteen epochs
 #
@@ -509,8 +474,8 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
     print(f"{name:11}  training {learned:.2%}, held out {fresh:.2%}")
 
 # %% [markdown]
-# How does a whole training look? Here's the second one, on a logarithmic axis, and in grey
-# the same at a constant 0.01.
+# How does a whole training look? Here's the run with shifts, on a logarithmic axis, and in
+# grey the same run at a constant 0.01.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 steady = tiny()
@@ -564,12 +529,51 @@ figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
 
 # %% [markdown]
 # If the two were equally good, each of these images would be a coin toss. The difference $b -
-# a$ would then have the standard error $\sqrt{a + b}$, here 15. Two errors, a difference of 30,
-# move the border by 15, and that's the orange band.
+# a$ would then have the standard error $\sqrt{a + b}$, here 15. Coin tosses
+# rarely stray by more than two errors, a difference of 30. That moves the border by 15 from the
+# middle, to the end of the orange band.
 #
 # Yours is a little over two errors: a hint, and only for this pair of runs, because the coin
 # toss doesn't count the luck of the seeds. We take the shifts all the same, as they cost no
 # weights.
+#
+# ## Three networks that never look
+#
+# Before we open the test set: is our accuracy even counted correctly? What could go wrong?
+#
+# [Notebook
+# 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
+# of a much loved PyTorch course tests its network on 75 photographs of food, sorted by class,
+# in batches of 32, and averages the batches' accuracies. Let's measure three "networks" that
+# way, each of which gives every photograph the same answer.
+
+# %% tags=["failure"]
+truth = torch.tensor([0] * 25 + [1] * 19 + [2] * 31)
+for answer in range(3):
+    batches = [(part == answer).float().mean() for part in truth.split(32)]
+    measured = sum(batches) / len(batches)
+    real = (truth == answer).float().mean()
+    print(f"always {answer}: measured {measured:.2%}, really {real:.2%}")
+
+
+# %% [markdown]
+# Every measurement is wrong, because the last batch holds only eleven images, and counts as
+# much as a full one. Now look up the ten epochs from scratch in that notebook: they have these
+# three numbers, and no others. Very likely, its network never looked, either.
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+def always_two(images):
+    """Ten logits for each image, and class 2 has the largest."""
+    return F.one_hot(torch.full((len(images),), 2), 10)
+
+
+counted = [accuracy(always_two, truth, truth, size) for size in (7, 32, 75)]
+assert counted == [31 / 75] * 3
+print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
+
+# %% [markdown]
+# That's why ours divides only once.
 #
 # ## The duel
 #
@@ -591,7 +595,8 @@ print("no lazy network, and it was trained")
 
 # %% [markdown]
 # You can defend that number, because no choice was made on these images. The linear layer gets
-# the same images, shifts and epochs, and a rate of its own. (A hidden cell finds 0.01 again.)
+# the same images, shifts and epochs, with pixels from 0 to 1, and a rate of its own. (A hidden
+# cell finds 0.01 again.)
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 for lr in by_rate:

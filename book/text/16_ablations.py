@@ -111,8 +111,7 @@ for where in ("upper", "lower"):
 
 # %% [markdown]
 # Perfect above. Below, it might as well toss a coin. Yet it's the same question about the same two
-# patterns! If you can tell left from right on the upper half of a page, you can do it on the lower
-# half too.
+# patterns! If you know left from right on the upper half of a page, you know it on the lower half.
 #
 # So what did it learn? **What does a network know about *where* things are, and which of its
 # parts knows it?**
@@ -276,7 +275,7 @@ print(f"lower half: {test(relative, 'lower'):.0f}% right")
 
 # %% [markdown]
 # Perfect! (The way back, from patch to class token, didn't need it.) This network had learned places,
-# and at those of the lower half it had never met A or B.
+# and it had never met A or B at those of the lower half.
 #
 # Was it luck, or our recipe? Here are six more seeds, with half the learning rate
 # and more weight decay. The dot is before the copy, the tip of the arrow after it:
@@ -297,65 +296,6 @@ print("checked: the copy mends all six")
 # "Relative" sounds like something that can't know where it is. So ask an experiment what a part
 # knows, rather than its name. (Leave the class token out, and [it doesn't
 # learn](#Without-a-class-token) the question, even in 2,000 steps.)
-#
-# ## Would you notice?
-#
-# Two more kinds of position have nothing to learn. *Sin-cos* is a fixed table of waves, across
-# the columns and down the rows ([chapter 6](06_recipe.ipynb) used it). *RoPE* turns each query and
-# each key by angles that grow from column to column and from row to row ([how](#Hands-of-a-clock)).
-# To both, as to X and Y, a column is the same thing in every row. We train them on the upper half,
-# too.
-#
-# Now you ask all of them: on the site, drag A and B. Begin above the line, where they're right. Then
-# move both to the other half.
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-said["mended"] = ablations.tenths(relative)
-said["2-D"] = ablations.tenths(model_2d)
-for words, kind in (("sin-cos", SinCos2D()), ("RoPE", RoPE())):
-    said[words] = ablations.tenths(learn(network(kind), where="upper"))
-ablations.Pairs(said)
-
-# %% [markdown]
-# Here are all places at once, one picture per pair. Each small square is a row of A and a row of B,
-# and bright means right. The white frame holds the rows from training. In the dotted one, both
-# patterns are below the line. The number over the map is for those, a few points off the
-# test above, where pairs are random.
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-maps = {words: ablations.right_by_rows(each) for words, each in said.items()}
-figures.show(*ablations.by_rows(maps))
-
-# %% [markdown]
-# The first two are perfect in the white frame alone. With one pattern above the line and one below,
-# they're right nearly three times in four. The mended one has our copy to thank. And the last three
-# know a half that they've never seen, as they do in [six other runs each](#What's-below-a-coin).
-
-# %% [markdown] tags=["predict"]
-# And if you had only their answers? Let's call an answer *sure* if its probability is above 0.9. In
-# the frame, the 1-D network is sure nearly always, and always right. **How often is it sure where
-# both patterns are below?**
-#
-# * hardly ever
-# * about half of the time
-# * more than three times in four
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-for words in ("1-D", "relative"):
-    for half in ("upper", "lower"):
-        sure, wrong = ablations.in_half(said[words], half)
-        print(f"{words:8}, {half} half: ", end="")
-        print(f"sure {sure:4.0%}, and then wrong {wrong:3.0%}")
-
-# %% [markdown]
-# Below the line it's still sure more than four times in five. And when it's sure there, it's wrong
-# nearly half of the time! The relative network does the same. A sure answer doesn't tell you whether
-# they've left the places they know. Their accuracy didn't either: on new pictures like those in
-# training, it was perfect.
-#
-# A and B are a toy. But suppose a network reads X-rays, and one day a new machine puts the patient
-# a little lower in the picture. Nobody gets an error message. The doctor gets an answer that sounds
-# sure, and it may be worth no more than a coin.
 #
 # ## The mistake that makes no error
 #
@@ -403,14 +343,21 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 # %% [markdown]
 # With four times as many steps, the quiet tables get there too, in five runs of six. In a short
 # ablation you're comparing how *fast* parts learn as much as how good they end up. Before you believe
-# that a part doesn't help, ask whether it ever had a chance.
+# that a part doesn't help, ask whether it ever had a chance. (We've been [caught by
+# this](#Four-epochs-or-forty?), too.)
 #
-# ## What Table 8 doesn't ask
+# ## And in photographs?
 #
-# A and B ask *where*, and a photograph asks *what*. So let's run the paper's Table 8, at our size. A
-# ViT with three blocks sees 10,000 pictures of CIFAR-10, forty times each, without positions or with
-# any kind you've met. Like the paper, we also add a table before every layer, a new one each time or
-# one that's *shared*. What's learned starts at the paper's 0.02. Lines are means of three seeds, at
+# A and B ask *where*, and a photograph asks *what*. So let's run the paper's own ablation, its Table
+# 8, at our size. A ViT with three blocks sees 10,000 pictures of CIFAR-10, forty times each. It has no
+# positions, or one of the kinds you've met. Like the paper, we also add a table before every layer, a
+# new one each time or one that's *shared*.
+#
+# And there are two kinds that have nothing to learn. *Sin-cos* is a fixed table of waves, across
+# the columns and down the rows ([chapter 6](06_recipe.ipynb) used it). *RoPE* turns each query and
+# each key by angles that grow from column to column and from row to row ([how](#Hands-of-a-clock)).
+#
+# What's learned starts at the paper's 0.02. Each point is a run, and each line the mean of three, at
 # the learning rate that was best on yet other pictures.
 
 # %% tags=["hide-input"]
@@ -420,40 +367,23 @@ ROWS |= {"relative": "relative"}
 for kind in ("1-D", "2-D"):
     ROWS |= {kind: f"{kind}/stem", f"{kind}, every layer": f"{kind}/layers"}
     ROWS |= {f"{kind}, shared": f"{kind}/shared"}
-told = "new photographs right (%)"
 quiet = {
     words: (photos.get(name) or photos[f"{name}/0.02"])["per_seed"]
     for words, name in ROWS.items()
 }
 best_first = sorted(quiet, key=lambda x: -statistics.mean(quiet[x]))
 rows = {words: {"at": quiet[words]} for words in best_first}
+told = "new photographs right (%)"
 figures.show(*ablations.runs(rows, told, with_means=True))
 
-# %% [markdown]
-# Without positions the ViT loses three to five points. Each of these gaps is a result by our
-# [rule](#The-rule-about-luck): it's more than three *standard errors*, further than luck is likely
-# to go.
-#
-# And which kind is best? Not one is even two errors away from the paper's choice, 1-D. The paper's
-# ViT-B/16, with five labels per class of ImageNet, gets 61.4% without positions and 64.0 to 64.3%
-# with any. Its authors conclude the same: the kind hardly matters.
-#
-# And the start? Here are the seven that learn something, from 0.02 and from 0.5:
-
-# %% tags=["hide-input"]
-starts = {
-    words: {f"from {x}": photos[f"{name}/{x}"]["per_seed"] for x in (0.02, 0.5)}
-    for words, name in ROWS.items()
-    if f"{name}/0.5" in photos
-}
-figures.show(*ablations.runs(starts, told, with_means=True))
-
 # %% tags=["nbval-check-output", "hide-cell"]
-assert len(photos) == 17 and (len(quiet), len(starts)) == (10, 7)
+assert len(photos) == 17 and len(quiet) == 10
+assert all(row["is_best_inside"] for row in photos.values())
 *kinds, none = (statistics.mean(quiet[words]) for words in best_first)
 assert abs(none - photos["none"]["value"]) < 1e-6
 assert 3 < kinds[-1] - none and kinds[0] - none < 4.8
-both = [ROWS[words] for words in starts]
+both = [name for name in ROWS.values() if f"{name}/0.5" in photos]
+assert len(both) == 7
 for name in both:
     assert photos[f"{name}/0.02"]["value"] > photos[f"{name}/0.5"]["value"]
 for rate in ("0.001", "0.002", "0.004"):
@@ -468,19 +398,80 @@ for rate in ("0.001", "0.002", "0.004"):
 print("checked: positions are worth points, and a loud start isn't")
 
 # %% [markdown]
-# The loud start is always behind, each at its own rate, by a point on average. (It's a result,
-# but counted by seeds [a hint](#How-loud?).) At equal rates up to 0.004 it's almost two points, and
-# nearly half of that is only the rate. So the quiet start, which in 500 steps lost everything on A and B, is
-# the better one here. And Table 8 doesn't ask about it!
+# Without positions the ViT loses three to five points. Each of these gaps is a result by our
+# [rule](#The-rule-about-luck): it's more than three *standard errors*, further than luck is likely
+# to go. But no kind is even two errors away from the paper's choice, 1-D. The authors saw the same in
+# ViT-B/16, with five labels per class of ImageNet: 61.4% without positions, 64.0 to 64.3% with any. The
+# kind hardly matters, they conclude.
 #
-# Nor does it ask what you've seen on the maps. In photographs a thing may be anywhere, in training
-# as in the test. Go back to the six maps and cover all but the white frames: they're alike, too!
+# And the quiet start? Here it does no harm. If anything, it's the [loud one](#How-loud?) that's behind
+# on photographs, by almost a point.
+#
+# So why did the kind decide everything with A and B?
+#
+# ## What Table 8 doesn't ask
+#
+# In photographs a thing may be anywhere, in training as in the test, so no network ever has to go
+# where it hasn't been. With A and B we can send them there. We train sin-cos and RoPE on the upper
+# half, too, and now you ask all six: on the site, drag A and B. Begin above the line, where they're
+# right. Then move both to the other half.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+said["mended"] = ablations.tenths(relative)
+said["2-D"] = ablations.tenths(model_2d)
+for words, kind in (("sin-cos", SinCos2D()), ("RoPE", RoPE())):
+    said[words] = ablations.tenths(learn(network(kind), where="upper"))
+ablations.Pairs(said)
+
+# %% [markdown]
+# Here are all places at once, one picture per pair. Each small square is a row of A and a row of B,
+# and bright means right. The white frame holds the rows from training. In the dotted one, both
+# patterns are below the line. (The number over the map is for those, a few points off the test above,
+# where pairs are random.)
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+maps = {words: ablations.right_by_rows(each) for words, each in said.items()}
+figures.show(*ablations.by_rows(maps))
+
+# %% [markdown]
+# First look at the white frames alone. All six networks are alike! That's all you'd see in a test on
+# pictures like those from training, and Table 8 is such a test.
+#
+# Now look at the dotted ones. There the first two might as well toss a coin. (With one pattern above
+# the line and one below, they're right nearly three times in four.) The mended one has our copy to
+# thank. And the last three know a half that they've never seen, as they do in [six other runs
+# each](#What's-below-a-coin).
+
+# %% [markdown] tags=["predict"]
+# And if you had only their answers? Let's call an answer *sure* if its probability is above 0.9. In
+# the white frame, the 1-D network is sure nearly always, and always right. **How often is it sure where
+# both patterns are below?**
+#
+# * hardly ever
+# * about half of the time
+# * more than three times in four
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print(f"{'':20} sure  then wrong")
+for words in ("1-D", "relative"):
+    for half in ("upper", "lower"):
+        sure, wrong = ablations.in_half(said[words], half)
+        print(f"{words:8} {half} half  {sure:4.0%} {wrong:10.0%}")
+
+# %% [markdown]
+# Below the line it's still sure more than four times in five. And when it's sure there, it's wrong
+# nearly half of the time! The relative network does the same. So a sure answer doesn't tell you
+# that a network has left the places it knows, and its test above the line didn't either.
+#
+# A and B are a toy. But suppose a network reads X-rays, and one day a new machine puts the patient
+# a little lower in the picture. Nobody gets an error message. The doctor gets an answer that sounds
+# sure, and it may be worth no more than a coin.
 #
 # ## What to take with you
 #
-# 1. An ablation says what a part is worth *on this task, in this training*. On A and B, a table of
-#    positions was worth everything, and with a quiet start nothing in 500 steps. On photographs it
-#    was worth three to five points, and a loud start cost about one.
+# 1. An ablation says what a part is worth *on this task, in this much training*. On A and B,
+#    positions were worth everything, and on photographs three to five points. After 500 steps a quiet
+#    table looked useless, and after 2,000 it mostly worked.
 # 2. With one vector per patch, a network has to be shown which of them share a column. With X and
 #    Y, sin-cos and RoPE, that's built in.
 # 3. A name proves nothing: copying eighteen vectors a block showed what "relative" had learned.
@@ -558,13 +549,10 @@ print(f"by the offset alone: {100 * best:.0f}%")
 
 # %% [markdown]
 # The 2-D table doesn't need a class token. But the relative network doesn't learn the question any
-# more, not even in the upper half. True, an offset can [mislead](#Exercises), but the last line says
-# how often it could be right. Offsets across and down tell the answer every time, and aren't learned
-# either. We don't know why. Only the place seems easy to find.
-#
-# (A pencil says 76%, if all pairs of columns are equally likely. But we draw the left column first,
-# from all six, and if it's the last, we take the one before it. So in a third of the pictures they are
-# the last two.)
+# more, not even in the upper half. An offset alone can [mislead](#Exercises), but the last line says
+# how often it could be right. (That's more than your pencil says, because our pictures use the last
+# two columns a third of the time.) Offsets across and down tell the answer every time, and they aren't
+# learned either. We don't know why. Only the place seems easy to find.
 #
 # ### What's below a coin
 #
@@ -598,8 +586,7 @@ print("checked: who knows the lower half, and who doesn't")
 # with a thousand pictures luck moves a coin by only a point and a half. How come? The vectors of
 # the lower rows were drawn at random, so each of the eighteen cells has some random "leftness", the
 # same in every picture. Such a random order agrees with the true one a little too often or a little
-# too seldom. (Six cells decide a third of the pictures, [in the last two
-# columns](#Without-a-class-token).)
+# too seldom.
 #
 # ### Hands of a clock
 #
@@ -622,106 +609,10 @@ figures.show(*ablations.hands([(0, 3), (2, 5)]))
 # class token learns about a column holds in every row.
 
 # %% [markdown]
-# ### Rows, then columns
-#
-# One more ablation changes what attention runs over. All pairs of patches get expensive when
-# there are many. *Axial* attention first lets each patch look along its own row only, then
-# along its own column. After both, information can get from any patch to any other: along the
-# row to the target's column, then up or down.
-#
-# You need nothing new. A block from [chapter 3](03_encoder.ipynb) doesn't know how its tokens
-# are arranged, so give it every row as if it were a picture of its own:
-
-
-# %%
-def axial(row, column, x, grid):
-    """Two blocks, rows then columns: tokens (b, n, d) -> (b, n, d)."""
-    gh, gw = grid
-    x = row(rearrange(x, "b (gh gw) d -> (b gh) gw d", gh=gh))
-    x = rearrange(x, "(b gh) gw d -> (b gw) gh d", gh=gh)
-    return rearrange(column(x), "(b gw) gh d -> b (gh gw) d", gw=gw)
-
-
-# %% tags=["nbval-check-output", "hide-cell"]
-theirs = AxialBlock(32, 2, 64, (8, 6))
-row, column = (plain.EncoderBlock(32, 2, 64) for _ in range(2))
-row.load_state_dict(theirs.row.state_dict())
-column.load_state_dict(theirs.column.state_dict())
-x = torch.randn(2, 48, 32)
-assert torch.allclose(axial(row, column, x, (8, 6)), theirs(x), atol=1e-5)
-print("checked: the package's axial block")
-
-# %% [markdown]
-# **Take a pencil:** in a grid of 8 × 8 patches, how many pairs does full attention compare?
-# And how many do rows and columns together?
-#
-# With 64 patches, it's 64 · 64 pairs. Eight rows with eight times eight pairs each are an eighth
-# of that, and so are the columns: together a quarter.
-#
-# But an axial block has *two* MLPs, one after the rows and one after the columns, so it has
-# twice the weights. The paper's Figure 13 finds that axial ViTs do better than ViT-B, at more
-# compute. Is that the axes, or is it just a network that's twice as deep? The paper can't say,
-# because a standard ViT of that depth isn't in the figure. So we add one. Three small networks
-# learn the photographs for four rounds, without a class token. (*Axial, 2 blocks* has
-# two pairs, each with its rows and its columns.)
-
-# %% tags=["hide-input"]
-axes = results.read("ablations-axes")["metrics"]
-speeds = results.read("ablations-speed")["metrics"]
-first = axes["standard, 2 blocks"]["macs_per_image"]
-fastest = speeds["standard, 2 blocks"]["value"]
-rivals = {}
-for name in ("standard, 2 blocks", "standard, 4 blocks", "axial, 2 blocks"):
-    work = axes[name]["macs_per_image"] / first
-    time = fastest / speeds[name]["value"]
-    rivals[name] = (work, time, axes[name]["per_seed"])
-figures.show(*ablations.costs(rivals))
-
-# %% [markdown]
-# At the one learning rate that we tried, twice as many standard blocks don't help in this short
-# training, and the axial network is two points better than either, a [result](#The-rule-about-luck).
-# Without the control, you'd have said "twice the weights". With it, our best guess is built-in
-# knowledge, as with X and Y: this network knows from the start what a row is.
-#
-# And the price? Compared with four standard blocks, the axial ones
-# need 28% fewer multiply-adds, and a little *more* time. (We haven't measured why.) The paper met
-# the same surprise with an axial ResNet. Multiply-adds are a promise. Always measure.
-
-# %% tags=["nbval-check-output", "hide-cell"]
-axial_cost, deep_cost = (
-    rivals[x][:2] for x in ("axial, 2 blocks", "standard, 4 blocks")
-)
-assert round(axial_cost[0] / deep_cost[0], 2) == 0.72
-assert axial_cost[1] > deep_cost[1]
-print("checked: fewer multiply-adds, and more time")
-
-# %% [markdown]
-# ### Who reads the answer?
-#
-# The classifier can do without the class token, and read the mean of the patches. The authors'
-# first try of that failed, and only the learning rate was to blame: in their Figure 9 both are
-# equally good, each at its own rate. So we compare them at six rates, in four rounds of the same
-# photographs, in patches of eight pixels:
-
-# %% tags=["hide-input"]
-pools = results.read("ablations-pools")["metrics"]
-LEARNING_RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
-curves = {}
-for pool, words in (("token", "class token"), ("mean", "mean of the patches")):
-    found = [pools[f"{pool}/{rate}"]["per_seed"] for rate in LEARNING_RATES]
-    curves[words] = (LEARNING_RATES, found)
-figures.show(*ablations.rates(curves))
-
-
-# %% [markdown]
-# Each at its best rate, they differ by no more than luck here, too. But at 0.016 alone, you'd have
-# said that the mean is five points better, while the class token's runs scatter widely. A single
-# rate compares rates as much as parts.
-#
 # ### The rule about luck
 #
-# Two networks of different size begin differently even with the same seed, so there are no pairs,
-# and we pool: the *pooled spread* is the root of the mean of all variances, and the error of a
+# Networks of different sizes begin differently even with the same seed, so there are no pairs, and we
+# pool. The *pooled spread* is the root of the mean of all variances, and the error of a
 # difference of two means is that spread times $\sqrt{2 / n}$. Then it's the rule of [chapter
 # 5](05_mnist.ipynb): below 2 errors no result, from 2 to 3 a hint, above 3 a result.
 
@@ -735,31 +626,25 @@ def errors_apart(one, other, every):
     return gain / (spread * (2 / runs.shape[1]) ** 0.5)
 
 
-for name in ("standard, 2 blocks", "standard, 4 blocks"):
-    apart = errors_apart("axial, 2 blocks", name, axes)
-    print(f"axial and {name}: {apart:.1f} errors apart")
-
 # %% [markdown]
 # ### How loud?
 #
-# Here are the [photographs](#What-Table-8-doesn't-ask) again, with both starts side by side (what
-# isn't learned has no start, and is on the left). *Own* are the pictures that the network learned
-# from, and the last column says how many errors the loud start is behind. A star means that the best
-# rate is the last one we tried:
+# Here are the [photographs](#And-in-photographs?) again, with both starts side by side. *Own* are the
+# pictures that the network learned from, and the last column says how many errors the loud start is
+# behind:
 
 # %% tags=["hide-input"]
-print(f"{'':16} from 0.02   from 0.5")
-print(f"{'':16} new  own    new  own    behind")
+print(f"{'':17}at 0.02  at 0.5")
+print(f"{'':16}  new own  new own  gap")
 for words, name in ROWS.items():
     line = f"{words:16}"
     for start in ("", "/0.02", "/0.5"):
         if (row := photos.get(name + start)) is not None:
             own = statistics.mean(row["train_per_seed"])
-            star = " " if row["is_best_inside"] else "*"
-            line += f" {row['value']:.1f}{star}{own:3.0f}  "
+            line += f" {row['value']:.1f} {own:3.0f}"
     if name in both:
         gap = errors_apart(f"{name}/0.02", f"{name}/0.5", photos)
-        line += f"  {gap:.1f}"
+        line += f" {gap:4.1f}"
     print(line.rstrip())
 
 
@@ -783,9 +668,9 @@ print("seed by seed:", ", ".join(f"{gap:.1f}" for gap in seeds))
 # %% tags=["nbval-check-output", "hide-cell"]
 PAPERS = "1-D/stem/0.02"
 for name in set(photos) - {"none"}:
-    assert errors_apart(name, "none", photos) > 4.5
+    assert errors_apart(name, "none", photos) > 4
 apart_from = {x: float(errors_apart(x, PAPERS, photos)) for x in photos}
-hints = {"1-D/shared/0.5", "2-D/shared/0.5"}
+hints = {"1-D/shared/0.5"}
 for name in set(photos) - {"none"} - hints:
     assert abs(apart_from[name]) < 2
 assert all(-2.5 < apart_from[name] < -2 for name in hints)
@@ -796,7 +681,7 @@ left = runs - runs.mean(1, keepdim=True) - runs.mean(0) + runs.mean()
 in_pairs = (left.square().sum() / 32 * 2 / 3).sqrt()
 gaps = runs.mean(1) - photos[PAPERS]["value"]
 gaps = dict(zip(photos, gaps / in_pairs, strict=True))
-assert gaps.pop("none") < -6.5
+assert gaps.pop("none") < -6
 assert all(-2.5 < gaps.pop(name) < -2 for name in hints)
 assert all(abs(gap) < 2 for gap in gaps.values())
 print("checked: all kinds beat none, and the paper's own is beaten by none")
@@ -815,17 +700,17 @@ found = torch.tensor(
 spread = runs.var(dim=1).mean().sqrt()
 error = min(spread * (2 / 3) ** 0.5, in_pairs)
 gap = (found[1] - found[0]).mean()
-assert 0.35 < gap < 0.45 and gap / (error / 6**0.5) < 1.7
+assert 0.45 < gap < 0.55 and gap / (error / 6**0.5) < 2
 for one, other in ((1, 0), (2, 0), (2, 1)):
     gap = (found[:, one] - found[:, other]).mean() / (error / 4**0.5)
-    assert abs(gap) < 0.6
+    assert abs(gap) < 1.1
 quiet_gap = (found[:, 2, 0] - found[:, 1, 0]).mean() / (error / 2**0.5)
 assert 2 < quiet_gap < 3
 print("checked: neither 1-D nor 2-D is ahead, and no place")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 # both starts: at equal rates, and each at its own
-for rate in ("0.001", "0.002", "0.004", "0.008"):
+for rate in ("0.001", "0.002", "0.004"):
     quiet, loud = (
         statistics.mean(photos[f"1-D/stem/{x}"]["test_by_lr"][rate])
         for x in (0.02, 0.5)
@@ -833,46 +718,176 @@ for rate in ("0.001", "0.002", "0.004", "0.008"):
     assert 1.7 < quiet - loud < 3.1
     assert (quiet - loud) / (spread * (2 / 3) ** 0.5) > 3
 each = {x: errors_apart(f"{x}/0.02", f"{x}/0.5", photos) for x in both}
-assert {x for x, gap in each.items() if gap > 3} == {"1-D/shared", "2-D/shared"}
-assert all(0 < gap < 2 for x, gap in each.items() if "shared" not in x)
-assert 4 < apart < 5 and apart * spread / in_pairs * (2 / 3) ** 0.5 > 4
-seven, fewer = (
-    behind([x for x in both if x != but])[1] for but in ("", "2-D/shared")
-)
-assert seven == apart and fewer > 3
+assert each.pop("1-D/shared") > 3
+assert all(0 < gap < 2 for gap in each.values())
+assert 0.8 < seeds.mean() < 0.95
+assert 3.5 < apart < 4 and apart * spread / in_pairs * (2 / 3) ** 0.5 > 3.5
+fewer = behind([x for x in both if x != "1-D/shared"])[1]
+assert 2.5 < fewer < 3
 assert 2 < seeds.mean() / (seeds.std() / 3**0.5) < 3 and seeds.min() > 0
 print("checked: the loud start is behind, and how far")
 
+
 # %% [markdown]
-# By themselves, only the two shared tables are results, and the last has a star. All seven together
-# are one, also without the last. If you trust the last line alone, it's only a hint.
+# By itself, only the shared 1-D table is a result. All seven together are one too, but without that
+# table, or seed by seed, it's only a hint. At one and the same rate, up to 0.004, the loud start is
+# almost two points behind. It mostly likes a larger rate, and at its own it makes up about half.
 #
-# Over all rows, 1-D and 2-D are less than two errors apart, and so are the three places for a table.
-# (From 0.02 alone, *shared* is a hint ahead of *every layer*.)
+# Over all rows, 1-D and 2-D are less than two errors apart, and so are the places for a table. (From
+# 0.02 alone, *shared* is a hint ahead of *every layer*.)
 #
-# How much of it is the learning rate? Here's the 1-D table at all rates that we tried:
+# ### Rows, then columns
+#
+# One more ablation changes what attention runs over. All pairs of patches get expensive when
+# there are many. *Axial* attention first lets each patch look along its own row only, then
+# along its own column. After both, information can get from any patch to any other: along the
+# row to the target's column, then up or down.
+#
+# A block from [chapter 3](03_encoder.ipynb) doesn't know how its tokens are arranged, so give it every
+# row as if it were a picture of its own:
+
+
+# %%
+def axial(row, column, x, grid):
+    """Two blocks, rows then columns: tokens (b, n, d) -> (b, n, d)."""
+    gh, gw = grid
+    x = row(rearrange(x, "b (gh gw) d -> (b gh) gw d", gh=gh))
+    x = rearrange(x, "(b gh) gw d -> (b gw) gh d", gh=gh)
+    return rearrange(column(x), "(b gw) gh d -> b (gh gw) d", gw=gw)
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+theirs = AxialBlock(32, 2, 64, (8, 6))
+row, column = (plain.EncoderBlock(32, 2, 64) for _ in range(2))
+row.load_state_dict(theirs.row.state_dict())
+column.load_state_dict(theirs.column.state_dict())
+x = torch.randn(2, 48, 32)
+assert torch.allclose(axial(row, column, x, (8, 6)), theirs(x), atol=1e-5)
+print("checked: the package's axial block")
+
+# %% [markdown]
+# In a grid of 8 × 8 patches, full attention compares 64 · 64 pairs. Eight rows with eight times eight
+# pairs each are an eighth of that, and so are the columns: together a quarter.
+#
+# But an axial block has *two* MLPs, one after the rows and one after the columns, so it has
+# twice the weights. The paper's Figure 13 finds that axial ViTs do better than ViT-B, at more
+# compute. Is that the axes, or is it just a network that's twice as deep? The paper can't say,
+# because a standard ViT of that depth isn't in the figure. So we add one. Three small networks
+# without a class token learn the photographs for forty epochs, each at its own best rate. (*Axial, 2
+# blocks* has two pairs, each with its rows and its columns.)
 
 # %% tags=["hide-input"]
-curves = {}
-for start in ("0.02", "0.5"):
-    by_rate = photos[f"1-D/stem/{start}"]["test_by_lr"].items()
-    runs = sorted((float(rate), x) for rate, x in by_rate)
-    curves[f"starts at {start}"] = [*zip(*runs)]
-figures.show(*ablations.rates(curves))
+axes = results.read("ablations-axes")["metrics"]
+speeds = results.read("ablations-speed")["metrics"]
+first = axes["standard, 2 blocks"]["macs_per_image"]
+fastest = speeds["standard, 2 blocks"]["value"]
+rivals = {}
+for name in ("standard, 2 blocks", "standard, 4 blocks", "axial, 2 blocks"):
+    work = axes[name]["macs_per_image"] / first
+    time = fastest / speeds[name]["value"]
+    rivals[name] = (work, time, axes[name]["per_seed"])
+figures.show(*ablations.costs(rivals))
+for name in ("standard, 2 blocks", "standard, 4 blocks"):
+    apart = errors_apart("axial, 2 blocks", name, axes)
+    print(f"axial and {name}: {apart:.1f} errors apart")
 
 # %% [markdown]
-# Up to 0.008 the loud table is two to three points behind, and each of these gaps is a result. But
-# it likes a larger rate. At the rates that were best on yet other pictures, 0.008 and 0.032, one point
-# is left. So about half of the gap, or more, is the rate.
+# The axial network is three points ahead of the standard one with as many weights, and that's a
+# result. So it's the axes? Not so fast! It's one point from the small standard network, and that's
+# nothing. Twice the blocks didn't help the standard ViT either. The deep one only knows more of its
+# own pictures, 80% where the small one knows 71. So on these 10,000 photographs, there may be nothing
+# to gain from more blocks of any kind. Had we left out the small network, we'd have praised the axes.
+# Let the *cheap* rival run, too.
 #
-# ### Shapes, heads, and what was added since
+# And the price? Compared with four standard blocks, the axial ones need 28% fewer multiply-adds, and
+# a little *more* time. (We haven't measured why.) The paper met the same surprise with an axial
+# ResNet. Multiply-adds are a promise. Always measure.
+
+# %% tags=["nbval-check-output", "hide-cell"]
+axial_cost, deep_cost = (
+    rivals[x][:2] for x in ("axial, 2 blocks", "standard, 4 blocks")
+)
+assert round(axial_cost[0] / deep_cost[0], 2) == 0.72
+assert axial_cost[1] > deep_cost[1]
+assert all(row["is_best_inside"] for row in axes.values())
+assert errors_apart("axial, 2 blocks", "standard, 4 blocks", axes) > 3
+assert 1 < errors_apart("axial, 2 blocks", "standard, 2 blocks", axes) < 1.5
+assert -2 < errors_apart("standard, 4 blocks", "standard, 2 blocks", axes) < 0
+own = {x: statistics.mean(row["train_per_seed"]) for x, row in axes.items()}
+assert own["standard, 4 blocks"] > own["standard, 2 blocks"] + 8
+assert own["axial, 2 blocks"] > own["standard, 4 blocks"] + 4
+print("checked: a result and no result, fewer multiply-adds, and more time")
+
+# %% [markdown]
+# ### Who reads the answer?
 #
-# Here are two more ablations of [the network with a class token](#Who-reads-the-answer?). Each change
-# has its own rate and three seeds, but only four rounds, so you mostly see who learns *fast*.
+# The classifier can do without the class token, and read the mean of the patches. The authors'
+# first try of that failed, and only the learning rate was to blame: in their Figure 9 both are
+# equally good, each at its own rate. Here they are on our photographs, in patches of eight pixels,
+# after forty epochs:
+
+# %% tags=["hide-input"]
+pools = results.read("ablations-pools")["metrics"]
+curves = {}
+for pool, words in (("token", "class token"), ("mean", "mean of the patches")):
+    by_rate = pools[pool]["test_by_lr"].items()
+    found = sorted((float(rate), runs) for rate, runs in by_rate)
+    curves[words] = [*zip(*found)]
+figures.show(*ablations.rates(curves))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+token, mean = pools["token"], pools["mean"]
+assert (token["lr"], mean["lr"]) == (0.004, 0.032)
+assert token["is_best_inside"] and mean["is_best_inside"]
+assert 2.5 < mean["value"] - token["value"] < 3
+assert errors_apart("mean", "token", pools) > 7
+gap = statistics.mean(mean["test_by_lr"]["0.004"]) - token["value"]
+assert 0.7 < gap < 1
+print("checked: the mean is ahead, at its own rate")
+
+# %% [markdown]
+# Here they aren't equal. Each at the rate that was best on yet other pictures, the mean is almost
+# three points ahead, and that's clearly a result. (Why here and not in the paper, we don't know.) But
+# it gets there at eight times the rate. If you tried both at 0.004, the class token's, you'd see less
+# than a point. A single rate compares rates as much as parts.
 #
-# If you can afford more compute, do you want more blocks, wider tokens, larger MLPs or smaller
-# patches? In the paper's Figure 8 depth helps most and width least, and smaller patches help
-# without a single new weight. And here?
+# ### Four epochs or forty?
+#
+# What was added to the ViT since? *Registers* are spare tokens beside the class token, *QK-norm* is a
+# layer norm on queries and keys, and *layer scale* a learned factor on all that a block adds. The
+# paper's own head begins at zero, and in pre-training it has an extra layer. Here's each change
+# alone, on the [network with a class token](#Who-reads-the-answer?), after forty epochs at its own
+# rate:
+
+# %% tags=["hide-input"]
+since = results.read("ablations-since")["metrics"]
+print(f"{'':24}  new own errors")
+for name in sorted(since, key=lambda name: since[name]["value"]):
+    found = since[name]
+    own = statistics.mean(found["train_per_seed"])
+    apart = errors_apart(name, "as in the paper", since)
+    told = f"{apart:+6.1f}" if name != "as in the paper" else ""
+    name = name.replace("a layer more", "an extra layer")
+    print(f"{name:24} {found['value']:.1f} {own:3.0f} {told}".rstrip())
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert all(row["is_best_inside"] for row in since.values())
+ahead = {x: errors_apart(x, "as in the paper", since) for x in since}
+assert -3 < ahead.pop("head drawn at random") < -2
+assert max(map(abs, ahead.values())) < 2
+print("checked: one change is a hint, and none is a result")
+
+# %% [markdown]
+# Not one is a result. There's a single hint, and it's against the head drawn at random.
+#
+# Now for a confession. We first trained all of these for *four* epochs, and had three results: the
+# random head and layer scale were ahead, the extra layer behind. The mean was no better than the
+# class token then, and the axial network was ahead of both its rivals. So most of what we'd have told
+# you was only about who learns *fast*.
+#
+# Our version of the paper's Figure 8 still has no more than four epochs, so read it like that. If you
+# can afford more compute, do you want more blocks, wider tokens, larger MLPs or smaller patches? In
+# the paper, depth helps most and width least, and smaller patches help without a single new weight:
 
 # %% tags=["hide-input"]
 shapes = results.read("ablations-shapes")["metrics"]
@@ -899,37 +914,12 @@ own = [
 assert own[0] > own[1] + 3
 print("checked: two results, two hints, and the rest is neither")
 
-# %% [markdown]
-# Two things are results. Patches of 4 pixels are ahead, as in the paper. And twelve blocks are *worse*
-# than three. Don't conclude that depth hurts: the deep network is as far behind on its own pictures,
-# so it hasn't learned them yet.
-#
-# Two more are hints, unlike in the paper: patches of 16 pixels are ahead too, for 0.4 of the compute,
-# and so is the widest network. All the rest is less than two errors from the base.
-#
-# And here is what was added since, each alone: *registers*, spare tokens beside the class token;
-# *QK-norm*, a layer norm on queries and keys; *layer scale*, a learned factor on all that a block
-# adds. The paper's head begins at zero, and in pre-training it has an extra layer.
-
-# %% tags=["hide-input"]
-since = results.read("ablations-since")["metrics"]
-for name in sorted(since, key=lambda name: since[name]["value"]):
-    found = since[name]
-    apart = errors_apart(name, "as in the paper", since)
-    told = f"{apart:+.1f} errors" if name != "as in the paper" else ""
-    name = name.replace("a layer more", "an extra layer")
-    print(f"{name:24} {found['value']:.1f}%  {told}")
-
-# %% tags=["nbval-check-output", "hide-cell"]
-ahead = {x: errors_apart(x, "as in the paper", since) for x in since}
-assert min(ahead["head drawn at random"], ahead["layer scale"]) > 3
-assert ahead["head with a layer more"] < -3
-assert max(ahead["four registers"], ahead["QK-norm"]) < 2
-print("checked: which changes the rule calls results")
-
 
 # %% [markdown]
-# Three are results, again only about learning *fast*.
+# Two things are results. Patches of 4 pixels are ahead, as in the paper, and twelve blocks are
+# *worse* than three. But the deep network is as far behind on its own pictures, so it just hasn't
+# learned them yet. Two more are hints, unlike in the paper: patches of 16 pixels, for 0.4 of
+# the compute, and the widest network are ahead. All the rest is less than two errors from the base.
 #
 # ## Where this is in the paper
 #
@@ -945,9 +935,8 @@ print("checked: which changes the rule calls results")
 # * The paper's Table 8 is measured with ViT-B/16 by five-shot accuracy on ImageNet. It doesn't
 #   say how many runs are behind a number.
 # * The glyphs, sin-cos and RoPE aren't in the paper.
-# * Positions have had forty rounds of photographs, all else four.
-# * In its Figure 8 the paper grows from 8 blocks, 1,024 wide, on patches of 32 pixels; we grow from
-#   three, 32 wide, on patches of 8.
+# * In its Figure 8 the paper grows from 8 blocks, 1,024 wide, on patches of 32 pixels. We grow from
+#   three, 32 wide, on patches of 8, and for four epochs only.
 # * Our CIFAR-10 is a copy whose pictures were compressed as JPEG.
 # * The paper doesn't say what becomes of the class token in axial attention. We left it out and took
 #   the mean.
@@ -1038,8 +1027,8 @@ assert torch.allclose(found[0, 1, 3, 32], want, atol=1e-5)
 #
 # <details><summary>Solution 6</summary>
 #
-# At least three networks: axial; standard with as many blocks; standard with as much compute
-# (twice the blocks). Choose each one's rate from a grid on held-out pictures, with the best one
+# At least three networks: axial, standard with as many blocks, and standard with twice as
+# many. Choose each one's rate from a grid on held-out pictures, with the best one
 # inside of the grid. Then spend the rest on seeds of the three chosen ones, five or more, and
 # report the differences with their pooled errors, over multiply-adds *and* over measured time.
 #

@@ -50,6 +50,21 @@ def test_accuracy_over_numbers_has_two_lines_for_each_network():
     assert "there: ResNet 60, 60 (its own 99, 99); ViT 98, 98" in alt
 
 
+def test_steps_and_pictures_have_a_panel_for_each_length():
+    row = METRICS["vit-same-300"]
+    metrics = {
+        f"vit-same-off-{number}{end}": row | {"value": value}
+        for end, value in (("", 55.0), ("-4800-steps", 72.0))
+        for number in ("3k", "10k", "30k", "fresh")
+    }
+    figure, alt = bias.more_steps(metrics)
+    for axes, value in zip(figure.axes, (55.0, 72.0), strict=True):
+        (bars,) = axes.containers
+        assert list(bars.lines[0].get_ydata()) == [value] * 4
+        assert axes.get_title() in bias.LENGTHS
+    assert "4,800 steps: ViT 72, 72, 72, 72 (its own 99" in alt
+
+
 def test_two_sizes_grow_in_three_panels():
     row = {key: [69.0, 70.0, 71.0] for key in bias.JUDGED.values()}
     names = (f"{n}-{m}" for n in ("vit-6", "resnet-6") for m in bias.SHAPES)
@@ -57,7 +72,9 @@ def test_two_sizes_grow_in_three_panels():
     large = {name.replace("6", "20"): row for name in metrics}
     figure, alt = bias.growing(metrics | large)
     assert [len(axes.containers) for axes in figure.axes] == [4, 4, 4]
-    assert "new ones, ViT 6 M 70, 70, 70; new forms, five of each" in alt
+    assert (
+        "new ones, ViT 6 M 70, 70, 70, 70, 70; new forms, five of each" in alt
+    )
 
 
 def test_all_answers_stand_beside_a_picture_in_pieces():

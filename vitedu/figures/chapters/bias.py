@@ -24,7 +24,10 @@ SHIFTS = {"hybrid": 0.92, "resnet": 1.0, "vit": 1.08}  # to tell them apart
 NAMED = {"hybrid": (480, 82), "resnet": (13_500, 76), "vit": (12_000, 59)}
 CONTRAST = 1.7  # of the puzzles' greys, 0.25 and 0.75
 PRETRAINED = ("ImageNet", "ImageNet-21k", "JFT-300M")
-SHAPES = {"1k": 1_000, "10k": 10_000, "100k": 100_000}
+SHAPES = {"1k": 1_000, "3k": 3_000, "10k": 10_000, "30k": 30_000}
+SHAPES |= {"100k": 100_000}
+NAMED_SHAPES = ("1k", "10k", "100k")  # those between have no room
+LENGTHS = {"1,200 steps": "", "4,800 steps": "-4800-steps"}
 JUDGED = {
     "its own": "train_per_seed",
     "new ones": "per_seed",
@@ -195,6 +198,49 @@ def _curve(
     return [f"{label} {new} (its own {known})"]
 
 
+def more_steps(
+    metrics: Mapping[str, Mapping[str, Any]],
+) -> tuple[Figure, str]:
+    """What more pictures bring a ViT, and what more steps: same, anywhere.
+
+    A panel for each of `LENGTHS`; rows as in `by_number`, with its ending.
+    """
+    figure, panels = chart(WIDTH, 3.4, columns=len(LENGTHS), sharey=True)
+    told = []
+    for axes, (title, end) in zip(panels, LENGTHS.items(), strict=True):
+        shown = {
+            f"vit-same-off-{number}": metrics[f"vit-same-off-{number}{end}"]
+            for number in ("3k", "10k", "30k", "fresh")
+        }
+        told += [
+            f"{title}: {said}"
+            for said in _curve(axes, "vit", "same-off", shown)
+        ]
+        axes.axhline(50, color=PALE, linestyle=":", linewidth=1)
+        axes.set_title(title, fontsize=12)
+        axes.set(xscale="log", xlim=(2_400, 110_000), ylim=(46, 103))
+        names = ("3k", "10k", "30k", "fresh")
+        axes.set_xticks([NUMBERS[name] for name in names], names)
+        axes.minorticks_off()
+        axes.tick_params(labelsize=11)
+        bare(axes)
+    color = NETWORKS["vit"][1]
+    for place, said in (
+        ((13_000, 90), "its own pictures"),
+        ((12_500, 65), "new ones"),
+    ):
+        panels[-1].text(*place, said, fontsize=11, color=color)
+    panels[0].text(2_600, 47, "a coin", fontsize=11, color=DARK)
+    figure.supxlabel("pictures to learn from", fontsize=12)
+    panels[0].set_ylabel("right answers (%)", fontsize=12)
+    alt = (
+        "Right answers in % of a ViT to new pictures, and to those learned "
+        "from, after 3,000, 10,000, 30,000 and always fresh pictures, means "
+        f"of three seeds. {'. '.join(told)}. Guessing gives 50%."
+    )
+    return figure, alt
+
+
 def growing(
     metrics: Mapping[str, Mapping[str, Any]],
 ) -> tuple[Figure, str]:
@@ -221,7 +267,9 @@ def growing(
                 told[-1] += f" {values}"
         axes.set_title(title, fontsize=12)
         axes.set(xscale="log", xlim=(600, 170_000), ylim=(0, 104))
-        axes.set_xticks(places, SHAPES)
+        axes.set_xticks(places)
+        names = [n if n in NAMED_SHAPES else "" for n in SHAPES]
+        axes.set_xticklabels(names)
         axes.minorticks_off()
         axes.tick_params(labelsize=11)
         bare(axes)

@@ -229,13 +229,14 @@ def sets(
 def ours(sizes: Mapping[str, Points]) -> "tuple[Figure, str]":
     """Losses (seeds, n) while networks learn, over their teraFLOPs (n,).
 
-    A panel for each size, all on the same axes. Its arrow leads from a ViT's
-    end, at the mean of its runs, back to where a ResNet was as good, as far as
-    all pairs of runs say in the mean.
+    A panel for each size, two in a row, on the same axes. Its arrow leads from
+    a ViT's end, at the mean of its runs, back to where a ResNet was as good, as
+    far as all pairs of runs say in the mean.
     """
-    figure, panels = chart(WIDTH, 3.5, columns=len(sizes), sharey=True)
+    options = {"sharex": True, "sharey": True, "squeeze": False}
+    figure, panels = chart(WIDTH, 5, -(-len(sizes) // 2), 2, **options)
     told = []
-    for axes, (size, curves) in zip(panels, sizes.items(), strict=True):
+    for axes, (size, curves) in zip(panels.flat, sizes.items(), strict=True):
         ends = []
         for family, (cost, losses) in curves.items():
             name, color, marker = NETWORKS[family]
@@ -251,21 +252,21 @@ def ours(sizes: Mapping[str, Points]) -> "tuple[Figure, str]":
         places = (there, height), (start, height)
         axes.annotate("", *places, arrowprops=look, zorder=3)
         times = f"{start / there:.1f} times"
-        axes.set_title(size, fontsize=11, color=DARK, pad=20)
-        look = {"color": CLASS, "weight": "bold", "ha": "center"}
+        axes.set_title(size, fontsize=11, color=DARK)
+        look = {"color": CLASS, "weight": "bold", "ha": "right"}
         look |= {"xycoords": "axes fraction"}
-        note(axes, times, (0.5, 1), (0, 6), 11, **look)
-        axes.set(xscale="log", yscale="log", xlim=(0.75, 85))
-        axes.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
+        note(axes, times, (1, 1), (0, -12), 11, **look)
+        axes.set(xscale="log", yscale="log", xlim=(0.75, 150), ylim=(1e-3, 5))
+        axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
         axes.minorticks_off()
         axes.tick_params(labelsize=11)
         bare(axes)
         told.append(f"{size}: {', '.join(ends)}, the arrow {times}")
-    ticks = [2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005]
-    panels[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    panels[0].set_ylabel("loss on new shapes", fontsize=12)
+    ticks = [2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    figure.supylabel("loss on new shapes", fontsize=12)
     look = {"handlelength": 1, "borderpad": 0, "handletextpad": 0.5}
-    panels[-1].legend(fontsize=11, frameon=False, loc="lower left", **look)
+    panels[0, 0].legend(fontsize=11, frameon=False, loc="lower left", **look)
     figure.supxlabel("compute so far (teraFLOPs)", fontsize=12)
     alt = (
         "Loss on new shapes over the compute so far, both in logarithms, with "

@@ -11,6 +11,7 @@ the same log. What happened is printed and written to
 """
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
@@ -159,6 +160,8 @@ def main() -> None:
         default=Path(results.__file__).parent / "kill-and-resume.json",
     )
     options = parser.parse_args()
+    for name in ("matplotlib.figure", "torch._dynamo"):
+        importlib.import_module(name)  # once, not in every fork on its way
     random.seed(options.seed)
     torch.set_num_threads(1)
     started = time.perf_counter()

@@ -27,6 +27,8 @@ from torch.utils._pytree import tree_leaves
 
 META = torch.device("meta")
 COPIES = ("aten::_to_copy", "aten::copy_")
+# a GPU takes indices from the CPU, though it waits for them
+MAY_MIX = (*COPIES, "aten::index", "aten::index_put_")
 # made of Python's numbers on the CPU, and copied in a way that waits
 MAKES = (torch.tensor, torch.as_tensor, Tensor.new_tensor)
 
@@ -251,10 +253,11 @@ class _Device(TorchDispatchMode):
         here: list[Tensor] = []
 
         def numbers(each: Any) -> Any:
-            if isinstance(each, Behind):
+            kind = type(each)
+            if kind is Behind:
                 there.append(each)
                 return each.numbers
-            if isinstance(each, list | tuple):
+            if kind is list or kind is tuple:
                 return [numbers(x) for x in each]
             if isinstance(each, Tensor) and each.ndim:
                 here.append(each)
@@ -265,16 +268,16 @@ class _Device(TorchDispatchMode):
                 return type(each)(behind(x) for x in each)
             if not isinstance(each, Tensor):
                 return each
-            same = [x for x in there if x.numbers is each]
-            return same[0] if same else Behind(each, self)
+            for x in there:
+                if x.numbers is each:
+                    return x
+            return Behind(each, self)
 
         bare = [numbers(each) for each in args]
         options = {key: numbers(each) for key, each in kwargs.items()}
         if to is not None:
             options["device"] = torch.device("cpu")
-        # a GPU takes indices from the CPU, though it waits for them
-        may_mix = (*COPIES, "aten::index", "aten::index_put_")
-        if there and here and name not in may_mix:
+        if there and here and name not in MAY_MIX:
             raise Mixed(f"{name}: {len(here)} of its tensors on the CPU")
         found = function(*bare, **options)
         self.counter.operations += bool(there)

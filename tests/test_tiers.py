@@ -139,10 +139,14 @@ def test_minutes_on_a_t4_follow_from_the_recorded_lots(number):
 # device for some hundred steps need not run for thousands.
 SMALLER = {
     "05": {
-        "(1, 8, (0, 1)) if SMOKE": "(1, 5, (0, 1)) if SMOKE",
+        "(1, 8, (0, 1)) if SMOKE": "(1, 3, (0, 1)) if SMOKE",
         "2_500": "1_500",
         "in range(201)": "in range(41)",
         "for t in range(2_000)": "for t in range(200)",
+    },
+    "06": {
+        "torch.cat([borrowed(part) for part in pixels.split(250)])": "borrowed("
+        "pixels[:32]).repeat(16, 1)",
     },
     # processes of their own, on the CPU, and a sum: nbval's
     "08": {
@@ -153,6 +157,9 @@ SMALLER = {
     },
     "11": {
         "mine epochs=12": "mine epochs=1",
+        "unseen = features(real, waste.test)": "unseen = known",
+        "[real(x) for x in x_test.split(20)]": "3 * [real(x_test[:20])]",
+        "[tuned(x) for x in x_test.split(20)]": "3 * [tuned(x_test[:20])]",
         "in views.batches(batch_size=batch_size, epoch=epoch)": "in islice("
         "views.batches(batch_size=batch_size, epoch=epoch), 2)",
         "KINDS = waste.class_names": "KINDS = waste.class_names\n"
@@ -162,6 +169,13 @@ SMALLER = {
         "accuracy(model, x_test, y_test,": "accuracy(model, *few,",
         "accuracy(tuned, x_test, y_test,": "accuracy(tuned, *few,",
         "views.batches(batch_size=12, epoch=0)": "[few]",
+    },
+    # the package's ResNet-50 and the reader's, both on the CPU
+    "14": {
+        '("digits", 64, 20, 7)': '("digits", 32, 20, 7)',
+        'randomise(vitedu.resnet("R50x1"))': "randomise("
+        'vitedu.resnet("R50x1", layers=(1, 1, 1, 1)))',
+        "64, [3, 4, 6, 3], [1, 2, 2, 2], num": "64, 4 * [1], [1, 2, 2, 2], num",
     },
 }
 GPU_DAY = {"06": "gpu_day.py --lot 5", "07": "gpu_day.py --lot 2"}

@@ -65,8 +65,7 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 #
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
-# You'll write the layer that lets it look around, the green box in the drawing. At the end
-# of this page you'll see what becomes of the dark square in a trained network.
+# You'll write the layer that lets it look around, the green box in the drawing.
 
 # %% tags=["margin", "hide-input"]
 figures.show(*figures.network("attention"))
@@ -74,9 +73,10 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# If each patch gets the average of all, they all get the same. If each one gets the average
-# of its neighbours, what the cap needs may be at the other end of the picture. So we'd like an
-# average in which every patch decides for itself whose numbers count.
+# The simplest way to hear from the others is an average. But if each patch gets the average of
+# all, they all get the same. If each one gets the average of its neighbours, what the cap needs
+# may be at the other end of the picture. So we'd like an average in which every patch decides
+# for itself whose numbers count.
 #
 # A patch needs to look things up, and for that Python has dictionaries. This one says how
 # warm each wind is, in °C.
@@ -316,9 +316,8 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # the twin and 0 everywhere else.
 #
 # Nobody tells the network that. It starts from three random matrices, gets the pixels of
-# 5,000 such `puzzles`, and is told which colours were right. (500 more, `unseen`, are for
-# testing.) A value here is six numbers, one score per colour (code calls such scores
-# *logits*), so the average that a patch takes home is already its answer.
+# 5,000 such puzzles, and is told which colours were right. A value here is six numbers, one
+# score per colour, so the average that a patch takes home is already its answer.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -334,6 +333,7 @@ def look(x, U_q, U_k, U_v):
     return attention(x @ U_q, x @ U_k, x @ U_v)
 
 
+# %% tags=["hide-input"]
 x, x_unseen = (patchify(each.images / 255, 8) for each in (puzzles, unseen))
 matrices = [torch.randn(192, width) / 14 for width in (32, 32, 6)]  # √192
 optimizer = torch.optim.Adam([U.requires_grad_() for U in matrices], 0.01)
@@ -377,7 +377,8 @@ print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
 # By its colour. Look at the scores in the last line: the others score −32. An equal glyph
-# lifts that to 6, but if the colour is equal too, it falls back to −8. So the twin wins.
+# lifts that to 6, but if the colour is equal too, it falls back to −8. So the twin wins. That
+# takes two matrices: if one made both queries and keys, a patch could hardly avoid finding itself.
 #
 # Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
 # line patches look at themselves. By step 20 the purple square is in the trap. At step 40 it's
@@ -476,7 +477,7 @@ print("the same outputs, in shuffled order:", same)
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
 # tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
-# drawing), each with three heads. `load` opens it, and `record_attention` collects its maps.
+# drawing), each with three heads. `record_attention` collects its maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -486,8 +487,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 
 # %% [markdown] tags=["predict"]
-# Before we look at the maps, let's see what becomes of the tokens. How similar two of them
-# are is the cosine of the angle between them, 1 at most.
+# But first, what becomes of the tokens? We measure how similar two of them are by the cosine of
+# the angle between them: at most 1, if they point the same way.
 #
 # When a patch has just become a token, dark is dark: cap and jacket are alike. Then
 # positions are added, and block after block looks around. **What is the cap's patch most
@@ -556,25 +557,23 @@ printed = [*shown[:2], "after block 1", "after block 8", "after block 12"]
 alt = """Three maps of how similar each patch is to the cap's. Times E, cap and
 jacket are equally bright. With positions the jacket is dim. After block 8 the
 cap's band alone is bright."""
-label = "similarity to the cap's patch"
+label = "similarity to the cap's patch (below 0 drawn as 0)"
 grids = maps_of({name: usual[name] for name in shown})
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
 table({name: usual[name] for name in printed})
 
 # %% [markdown]
 # The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
-# gone dark. The table, an average over all of the dark cloth, says the same: at first the cap
-# is no more like itself than like the jacket, and after block 8 it's hardly like the jacket at
-# all. (That's where they're furthest apart; the last four blocks take back little.)
+# gone dark. The table, an average over all of the dark cloth, agrees: at first the cap is no
+# more like itself than like the jacket, and after block 8 it's hardly like the jacket.
 #
 # Positions alone don't explain it. They took the jacket down to 0.3, but after block 1 it's
 # back at 0.6. So what keeps it away?
 #
 # ## What the cap looks at
 #
-# Back to the maps. They have 197 rows, because token 0 is the *class token*, which has to wait
-# for chapter 4. So patch 33, the cap's, is token 34, and row 34 of a map is what it looks at.
-# (What goes to the class token isn't drawn.)
+# Back to the maps. The cap's patch, number 33, is token 34, because token 0 is the *class
+# token*, which has to wait for chapter 4. So row 34 of a map is what the cap looks at.
 
 # %%
 token = cap + 1
@@ -593,10 +592,11 @@ above. Block 8: braid, brim and far end of the cap."""
 figures.show(*drawings.heads(picture, rows, alt, most=most))
 
 # %% [markdown]
-# In block 1, two heads look for more of the same: dark cloth, on the cap and fainter on
-# the jacket. In blocks 2 and 3, three heads have each picked a direction: left, right and
-# above. Nobody built that in, and they do it [for other patches and
-# photographs](#All-thirty-six-maps), too. (Mind the scales: yellow is ten times as much there.)
+# In block 1, all heads look for more of the same: dark cloth on the cap and, in two of them,
+# fainter on the jacket. In blocks 2 and 3, three heads have each picked a direction: left,
+# right and above. Nobody built that in, and they do it [for other patches and
+# photographs](#All-thirty-six-maps), too. (In these two blocks, yellow is ten times as much.
+# What goes to the class token isn't drawn.)
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. If all pieces of the cap do that, they should take home much
@@ -605,8 +605,8 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # ### Was it attention?
 #
 # Let's compare the vectors that attention *adds* in block 8, at the plus sign in the drawing.
-# And then two tests: in all blocks, attention adds "nothing"; or it works, but with "no
-# positions": every patch gets the same one.
+# Then we break the network in two ways. In "nothing", attention adds nothing in any block. In
+# "no positions", attention works, but all patches get the same position.
 
 # %% tags=["hide-input"]
 import copy
@@ -637,27 +637,33 @@ stages = {
     "nothing": tokens_of(without)[after],
     "no positions": tokens_of(no_positions)[after],
 }
-alt = """Three maps of how similar each patch is to the cap's after block 8. In
-the network itself the band of the cap stands alone. With nothing added the
-whole picture is brighter, cap and jacket most. Without positions the jacket
-is brighter than most of the cap."""
-grids = maps_of(stages)
+added = {"added in block 8": usual["added in block 8"]}
+broken = {name: stages[name] for name in ("nothing", "no positions")}
+alt = """Three maps of how similar each patch is to the cap's. In what block 8
+adds, the whole cap is bright, the forehead less so, the jacket dark. After
+block 8 with nothing added, the whole picture is brighter, cap and jacket most.
+Without positions the jacket and the sky are brighter than most of the cap."""
+grids = maps_of(added | broken)
 figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
-table({"added in block 8": usual["added in block 8"]} | stages)
+table(added | stages)
 
 # %% [markdown]
-# They do: the pieces of the cap get nearly the same thing, and the jacket nothing like it. If
-# attention adds nothing, the jacket is as much like the cap as the cap is like itself, and
-# even the face lights up. Without positions, the cap is no more like itself than like the
-# jacket.
+# They do. In the first map the whole cap lights up, braid and all, the face more faintly,
+# and the jacket stays dark.
+#
+# Now the broken networks, after block 8. If attention adds nothing, the jacket is as much like
+# the cap as the cap is like itself, and the rest of the picture is more like it, too. Without
+# positions, the cap is no more like itself than like the jacket, and even the sky is more like
+# the framed patch than much of the cap is.
 #
 # So it seems to take both, attention to look around and positions to say where things are.
 # (It's only one photograph, and two networks that we broke: no proof, says exercise 6.) It
 # looks as if the dark square has found out what it's a piece of, and nobody ever told it
 # where a cap ends.
 #
-# And when a lens of her glasses asks, or a star of the flag? On the site you can point at one;
-# the [second reading](#All-thirty-six-maps) has both.
+# And when a lens of her glasses asks, or a star of the flag? The [second
+# reading](#All-thirty-six-maps) has both. Or point at any patch you like (this works on the
+# book's site).
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
@@ -725,10 +731,9 @@ table({"added in block 8": usual["added in block 8"]} | stages)
 #
 # ### Nothing learned
 #
-# What if query, key and value are simply the patch itself, its 768 numbers as they are?
-# Would the jacket find other dark cloth? In the middle is what it looks at. On the
-# right is the same, after we've subtracted the mean patch of the picture from queries
-# and keys.
+# What if query, key and value are simply the patch itself, its 768 numbers as they are? In the
+# middle is what it looks at. On the right is the same, after we've subtracted the mean patch of
+# the picture from queries and keys.
 
 # %%
 _, raw = attention(patches, patches, patches)
@@ -813,9 +818,6 @@ figures.show(*drawings.moved(panels, (1, 5)))
 # detector](https://github.com/om-ai-lab/OmDet/issues/19) did just that at inference,
 # until a user asked about it.
 #
-# You couldn't have found that by shuffling the pictures. Attention ignores the order of
-# what it attends over, and here that's the batch.
-#
 # > **Remember.** Call `.eval()`, and give a layer one picture alone, then in a batch. If
 # > the answers differ by more than rounding, something looks across the batch.
 
@@ -827,8 +829,8 @@ print("our layer, alone as in the batch: True")
 # %% [markdown]
 # ### The price
 #
-# The pairs of tokens, which grow with $t^2$, are what attention is notorious for. But at
-# 197 tokens they're cheap. The four matrices take $4tD^2$ multiplications, and scores and
+# The pairs of tokens, which grow with $t^2$, are what attention is notorious for. But in ViT-B,
+# at 197 tokens, they're cheap. The four matrices take $4tD^2$ multiplications, and scores and
 # mixing take $2t^2D$ in all, however many heads there are. So the pairs catch up only at
 # $t = 2D$. ([Chapter 1](01_images.ipynb#What-sixteen-costs) counts the MLP as well, which
 # puts it off to $6D$.)
@@ -1082,7 +1084,7 @@ three |= {
 alt = """Three maps of how similar each patch is to the cap's, with attention
 switched off in three ways. The jacket lights up in all of them; the face in
 two, and least with all alike."""
-label = "similarity to the cap's patch"
+label = "similarity to the cap's patch (below 0 drawn as 0)"
 figures.show(
     *photos.maps(picture, maps_of(three), label, alt, marked=(2, 5), columns=2)
 )

@@ -53,8 +53,9 @@ figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 
 # %% [markdown]
 # The framed patch is a piece of Grace Hopper's cap. On the right, the lighter a patch
-# is, the more its vector points the same way as that piece's. (The number is their cosine.)
-# Nobody has looked around yet, so the jacket is as light as the cap: dark cloth is dark cloth.
+# is, the more its vector points the same way as that piece's. (The scale is their cosine:
+# 1 if they point exactly the same way.) Nobody has looked around yet, so the jacket is as
+# light as the cap: dark cloth is dark cloth.
 #
 # Now let's look around, with attention layers and nothing else: 24 brand-new, untrained
 # ones, as many as the paper's Large model has. `fresh`, from a hidden cell, gives each
@@ -153,8 +154,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer.
 #
 # Take up your pencil again. Now the first token becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$,
-# and the mean $(2, 2) + (2, 2) = (4, 4)$. They're 2½ apart in each coordinate, where
-# averaging alone left ½. The difference has survived.
+# and the mean $(2, 2) + (2, 2) = (4, 4)$. Token and mean are 2½ apart in each coordinate,
+# where averaging alone left ½. The difference has survived.
 #
 # Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody
 # erases anything. In a Transformer, that page is called the *residual stream*. A layer that
@@ -176,10 +177,10 @@ ladder = {"no layers": tokens, "attention alone": z}
 
 
 def compare(stacks):
-    """Note how stacks of 24 layers end, and print them with all so far."""
+    """Note how stacks of 24 layers end, and print the last three so far."""
     ladder.update(stacks)
     print(f"{'after 24 layers':20}{'size':>8}{'spread':>8}")
-    for name, end in ladder.items():
+    for name, end in list(ladder.items())[-3:]:
         times = f"{float(f'{size(end) / size(tokens):.2g}'):,g}x"
         print(f"{name:20}{times:>8}{spread(end):8.0%}")
 
@@ -209,16 +210,18 @@ compare({"+ add": z})
 # spread of 21% is no longer fog. But look at the size!
 #
 # Your pencil has shown you why: the layer added a copy of the mean, so the mean doubled.
-# Averaging shrinks only what differs. What all tokens share passes through a layer at about
-# full size, and is added to the stream again.
+# Averaging shrinks only what differs. What all tokens share comes out of a layer at about
+# full size, and the plus sign adds it once more.
 #
 # On paper the copy pointed the same way. A new layer's matrices turn it in a random direction,
 # and in 192 dimensions that's nearly at a right angle to the stream. So, by Pythagoras, the
-# stream doesn't double. It becomes about $\sqrt2$ times as long, and 24 such layers make it
-# roughly $\sqrt2^{\,24} = 4096$ times as long.
+# stream becomes only about $\sqrt2$ times as long, and 24 such layers make it roughly
+# $\sqrt2^{\,24} = 4096$ times as long.
 #
-# Does that do any harm? Here's how much of its attention a patch gives to its favourite, on
-# average:
+# ## Every token at one size
+#
+# Does so large a stream do any harm? Here's how much of its attention a patch gives to its
+# favourite, on average:
 
 # %% tags=["hide-input"]
 print(largest_shares(lambda z: z))
@@ -228,8 +231,6 @@ print(largest_shares(lambda z: z))
 # It becomes all or nothing. Large tokens have large scores, and a softmax of large
 # scores picks a single winner. From chapter 2 you know that such a softmax hardly
 # learns.
-#
-# ## Every token at one size
 #
 # So let's bring what a branch reads to a standard size. For each token, subtract the mean of
 # its numbers, then divide by their standard deviation.
@@ -285,24 +286,21 @@ compare({"norm, but no add": alone, "+ norm": z})
 # was, as the row without the plus sign shows. The start and 24 such steps, all at right angles,
 # make a vector $\sqrt{25} = 5$ times as long.
 #
-# The spread is 21%, as it was without the norm: the plus sign looks after the differences, the
-# norm after the size. Drop the plus sign, and it's fog again.
-#
-# And the favourites?
+# The spread is still 21%: the plus sign looks after the differences, the norm after the size.
+# Drop the plus sign, and it's fog again. And attention stays open: the favourite of a patch
+# gets 4% in the first layer and about 1% in the last. A new layer has hardly an opinion yet,
+# and that's how it should begin.
 
-# %% tags=["hide-input"]
+# %% tags=["hide-cell"]
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Attention is open again: the favourite of a patch gets 4% at first, and about 1% in deep
-# layers, where the tokens have more in common. A new layer has hardly an opinion yet, and
-# that's how it should begin.
-#
 # ## Then think for yourself
 #
 # By now the cap's patch has heard about the braid, but it hasn't *done* anything with it.
-# Attention decides who is heard, and then it only averages what they say. It can tell a patch
-# "there's braid above you and a face below", but it can't conclude "so this is a cap".
+# Attention decides who is heard, but what they say only goes through matrices and is averaged.
+# So a patch can hear that there's braid above it and a face below, but it can't conclude "so
+# this is a cap".
 #
 # Take the smallest conclusion there is: *these two numbers differ*. We want 1 for
 # $(2, 1)$ and $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or
@@ -431,8 +429,7 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 #
 # And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of
 # your blocks with new weights, and after your twelve trained ones. From here on, each token
-# has its *position* added, as in the real model. That's a subject of
-# [chapter 4](04_vit.ipynb).
+# has its *position* added, as in the real model ([chapter 4](04_vit.ipynb)).
 
 
 # %% tags=["hide-cell"]
@@ -452,8 +449,8 @@ streams = {name: stack(start)[0] for name, stack in stacks.items()}
 figures.show(*drawings.likeness(None, streams, CAP))
 
 # %% [markdown] tags=["predict"]
-# It has lifted. New blocks leave a light mist, and after the trained ones the cap stands out,
-# this time without the jacket. (The black corners have [their own
+# New blocks leave a mist. After the trained ones it has lifted: the cap stands out, this time
+# without the jacket. (The black corners have [their own
 # story](#How-much-does-a-block-write?).)
 #
 # ## Take one part out
@@ -523,16 +520,16 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
 # %% tags=["hide-cell"]
 for name, network in networks.items():
     ask(name, network)
-kept = deepcopy(networks["no norms"])
-kept.norm = model.norm
-ask("last norm kept", kept)
 
 # %% tags=["hide-input"]
 given, beside = {}, {"size": [], "spread": []}
+rest = [n for n in range(196) if n not in (0, 13, 182, 195)]  # no corners
 for name, network in networks.items():
     given[name] = verdicts(network)
-    patches = network.blocks(start)[:, 1:]
-    beside["size"].append(f"{size(patches) / size(start[:, 1:]):.1f}x")
+    before, patches = (
+        z[:, 1:][:, rest] for z in (start, network.blocks(start))
+    )
+    beside["size"].append(f"{size(patches) / size(before):.1f}x")
     beside["spread"].append(f"{spread(patches):.0%}")
 figures.show(*drawings.parts(shown, given, beside))
 
@@ -542,13 +539,13 @@ figures.show(*drawings.parts(shown, given, beside))
 # jigsaw puzzle.
 #
 # The other three look, and still go wrong, each in its own way. For the first two, the columns
-# on the right tell you how: they're the size of Hopper's tokens after block 12, compared with
-# the start, and their spread. (A spread of 24% isn't fog, as you saw in the stacks above.)
+# on the right tell you how. They give the size of Hopper's tokens after block 12, compared with
+# the start, and the spread, both without the four corners. (24% is low, but it isn't fog.)
 #
 # * Without **plus signs** it's fog again: the spread is 0, and all that's left of a photograph
 #   is a single vector.
-# * Without **norms** the stream is more than five times as large as it should be, and the
-#   network is sure of nonsense, such as a slide rule in the cup.
+# * Without **norms** the stream is 18 times as large as it should be, and the network is sure
+#   of nonsense, such as a slide rule in the cup.
 # * Without **MLPs** row 0 still looks: the cat gets 13%, the others 15%. But it draws the
 #   same conclusion every time.
 #
@@ -610,17 +607,17 @@ assert said["Hopper"][11][0] == "military uniform"
 print("three crayfish first; a uniform, a cat and an espresso last")
 
 # %% [markdown]
-# Only after block 11, and then at once with 86%. Read the columns from the top.
+# Only after block 11, and then at once with 86%.
 #
 # Before the first block everything is a crayfish. Row 0 hasn't looked at anything yet; it's
-# a learned vector, the same for every picture. Two looks later all three are a barrel.
+# a learned vector, the same for every picture. After two blocks all three are a barrel.
 #
 # Then the columns part, but up to block 8 the head only guesses: a hook, a chain, a teddy for
 # the cat.
 #
-# In the last four blocks the answers arrive. First comes something close, then the thing
-# itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup, then the
-# espresso in it.
+# From block 9 on the answers arrive, the cat's one block later. First comes something close,
+# then the thing itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup,
+# then the espresso in it.
 #
 # This trick is known as the *logit lens* ([nostalgebraist
 # 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
@@ -1022,8 +1019,8 @@ print(f"{count:,} weights, {of_mlp:,} of them in the MLP: {of_mlp / count:.0%}")
 # For six of them: any one of blocks 4, 5, 6, 7, 9 and 12 can go, and it's still a
 # uniform, as the next cell shows. Without block 12 it's about as sure as before, and
 # that fits what the head reads after block 11. Without the first block nothing of the
-# uniform is left, and the answer is a parachute. Losing block 3, 8 or 11 also leaves
-# the uniform next to nothing.
+# uniform is left, and the answer is a parachute. Without block 3, 8 or 11, too, the uniform
+# gets next to nothing.
 #
 # </details>
 

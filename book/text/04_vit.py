@@ -102,7 +102,7 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # give it?
 #
 # You could ask a single patch, but why should one corner speak for the photograph? You
-# could take the average, which [works as well](#The-mean-instead-of-the-class-token) if you
+# could take the average. That [works as well](#The-mean-instead-of-the-class-token) if you
 # train for it, but our file was trained the paper's way.
 #
 # The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805) and
@@ -139,18 +139,25 @@ def answer(x):
     return trained.head(y)
 
 
+# %% [markdown] tags=["predict"]
+# Every weight so far is a trained one, and only `pos_embed` is still missing. In chapter 3,
+# the whole network called Hopper a military uniform. **What will it call her now?**
+#
+# * something else altogether
+# * something close, such as a suit
+# * a military uniform, with some doubts
+
 # %%
 say(answer(x))
 
 # %% [markdown]
-# ## Where was the patch?
-#
-# A space shuttle, a magnifying glass, honeycomb. Every weight is a trained one, and the
-# network talks nonsense.
+# A space shuttle, a magnifying glass, honeycomb: nonsense, three times.
 #
 # What has it lost? Attention doesn't care about order, as you know from [chapter
 # 2](02_attention.ipynb), and norm and MLP look at one token at a time. So to this network a
 # photograph is now a bag of patches, and it was never trained on bags.
+#
+# ## Where was the patch?
 #
 # If the network can't see where a patch was, the patch has to say so itself. That's what
 # `pos_embed` is for, a table with one learned row per token. Row 5 is added to token 5,
@@ -177,8 +184,8 @@ say(answer(x + trained.pos_embed))
 # There she is. One addition, and the names of chapter 3 are back.
 
 # %% [markdown] tags=["predict"]
-# Shuffle the patches, and each gets another place's row. In chapter 1, that turned Hopper
-# into a mortarboard. Now shuffle the table as well, in the same order. **What becomes of
+# If you shuffle the patches, each gets the row of another place. In chapter 1, that turned
+# Hopper into a mortarboard. Now shuffle the table as well, in the same order. **What becomes of
 # the logits?**
 #
 # * as they were for the photograph
@@ -223,10 +230,9 @@ print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 #
 # $$\mathbf{z}_0 = [\mathbf{x}_\text{class};\ \mathbf{x}_p^1\mathbf{E};\ \dots;\ \mathbf{x}_p^N\mathbf{E}] + \mathbf{E}_{pos} \tag{1}$$
 #
-# Inside the brackets are the rows, one under the other in spite of the semicolons: the
-# class token $\mathbf{x}_\text{class}$, then each of the $N$ flat patches $\mathbf{x}_p^i$,
-# times the matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all
-# of them.
+# Inside the brackets are the rows, and a semicolon begins a new one: the class token
+# $\mathbf{x}_\text{class}$, then each of the $N$ flat patches $\mathbf{x}_p^i$, times the
+# matrix $\mathbf{E}$ from chapter 1. The table $\mathbf{E}_{pos}$ is added to all of them.
 #
 # Here are all four, box by box, each with its code.
 
@@ -234,11 +240,8 @@ print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 figures.show(*drawings.equations())
 
 # %% [markdown]
-# Equations (2) and (3) are the two steps of a [chapter 3](03_encoder.ipynb) block, attention
-# (the paper's MSA) and MLP, for each block $\ell$ from 1 to $L$. LN is the LayerNorm, and
-# $\mathbf{z}'$ are the tokens halfway through a block. Equation (4) reads the answer:
-# $\mathbf{z}_L$ are the tokens after the last block, and $\mathbf{z}_L^0$ is row 0 of them,
-# the class token.
+# Equations (2) and (3) are a block of [chapter 3](03_encoder.ipynb), and $\mathbf{z}_L^0$ in
+# equation (4) is row 0 after the last one, the class token.
 #
 # Now write it as a class. You'll find the boxes again in `forward`: class token and positions
 # share a line, and the two in the dashed frame are inside `self.blocks`. The defaults make it
@@ -302,24 +305,21 @@ say(wrong(images))
 #
 # The number of heads appears in no shape: with three heads or with four, q, k and v are
 # 192 wide. And what has no weights, such as a GELU or a residual addition, doesn't
-# appear in the file at all. So a strict load proves less than it seems to. Here are three
-# more tests.
-#
-# ### Count
-#
-# If your class has as many weights as the file, it's unlikely that a layer with weights is
-# missing. (If you have no file, [count with a pencil](#Counting-with-a-pencil).)
+# appear in the file at all. So a strict load proves less than it seems to. You need other
+# tests. The quickest is to *count* the weights: if there are as many as in the file, it's
+# unlikely that a layer is missing. (If you have no file, [use a
+# pencil](#Counting-with-a-pencil).)
 
-# %%
+# %% tags=["hide-input"]
 found = sum(weight.numel() for weight in ViT().parameters())
 print(f"the file {total:,}, your class {found:,}")
 
 # %% [markdown]
 # ### The first loss
 #
-# A new network starts out with random matrices, as in the authors' code, but its head is all
-# zeros. **You show it our three photographs, with any labels you like. What's the loss? And
-# which weights get a gradient?**
+# A new network starts out with random matrices, as in the authors' code, but its head is [all
+# zeros](#A-head-of-zeros). **You show it our three photographs, with any labels you like.
+# What's the loss?**
 
 # %%
 import math
@@ -327,19 +327,13 @@ import math
 fresh = ViT().double()
 labels = torch.tensor([1, 20, 300])  # any three
 loss = F.cross_entropy(fresh(images), labels)
-loss.backward()
 print(f"loss {loss:.4f}, ln 1000 = {math.log(1000):.4f}")
-print([name for name, weight in fresh.named_parameters() if weight.grad.any()])
 
 # %% [markdown]
 # All logits are zero, so every class gets the probability 1/1000, and the loss is
 # $\ln 1000$, whatever the picture and the label. If you get something else, perhaps your
 # head doesn't start at zero, or you've miscounted the classes, or summed the loss over the
 # batch.
-#
-# Only the head gets a gradient, because on its way back the gradient is multiplied by the
-# head's matrix, which is still all zeros. After that step it isn't zero any more, and
-# [everything learns](#A-head-of-zeros).
 #
 # ### Somebody else's code
 #
@@ -473,12 +467,11 @@ for bug, said in seen.items():
 # First loss and other code. The last four bugs of the list change no weight's name or shape,
 # so only somebody else's code notices them. The one bug that it misses is the random head: to
 # compare, you give both networks the same weights, and that overwrites the first values. Count
-# and load found just the missing norm, but they're over in a second. (For the norm, other code
-# only notices that the weights don't fit.)
+# and load found only the missing norm.
 #
 # Look closer at the network whose class token comes last. It reads its answer from row 0,
-# which is now the first patch, and only one test noticed. What does it call our three
-# photographs, once the file is loaded?
+# which is now the first patch (with the class token's position), and only one test noticed.
+# What does it call our three photographs, once the file is loaded?
 
 # %%
 last = ClassTokenLast().double()
@@ -521,9 +514,20 @@ def show_answers(photographs):
     figures.show(*drawings.answers(photographs.float() / 2 + 0.5, named))
 
 
+# %% [markdown]
+# What were your guesses for the photographs at the top of the page? Here are the first three,
+# out of a folder of rubbish, [TrashNet](https://github.com/garythung/trashnet).
+
+# %%
+show_answers(new[:3])
+
+# %% [markdown]
+# A plastic bag, half a water bottle, a wine bottle: three out of three. (We picked them.) Of
+# the bag you see only folds and a piece of its seal, and your class is 99% sure of it.
+
 # %% [markdown] tags=["predict"]
-# `new` holds the four photographs from the top of the page. The last is Eileen Collins, the
-# first woman to command a Space Shuttle. **What will your class call the astronaut?**
+# The fourth is Eileen Collins, the first woman to command a Space Shuttle. **What will your
+# class call the astronaut?**
 #
 # * astronaut
 # * space shuttle
@@ -545,27 +549,17 @@ show_answers(new[3:])
 # solved problem.
 #
 # Here are two more, a rocket and a photograph that nobody picked: it's simply the first in
-# the folder of rubbish, [TrashNet](https://github.com/garythung/trashnet).
+# the folder.
 
 # %%
 first = vitedu.preprocess(trained, min(rubbish.rglob("*.jpg")))
 show_answers(torch.cat([vitedu.preprocess(trained, photo("rocket")), first]))
 
 # %% [markdown]
-# Wrong, and wrong, though *carton*, the right word for the second, is its next guess. An oil rig
-# has towers and lamps at dusk, too, and a piece of a moving box, white, folded and printed, does
-# look like an envelope.
-#
-# Now for the other three from the top of the page, out of the same folder. What were your
-# guesses?
-
-# %%
-show_answers(new[:3])
-
-# %% [markdown]
-# A plastic bag, half a water bottle, a wine bottle: three out of three. (These we did pick.)
-# Of the bag you see little more than folds with light shining through, and your class is 99%
-# sure of it.
+# Wrong, and wrong, but you can see why. An oil rig has towers and lamps at dusk, too, and
+# *missile*, the nearest that ImageNet has to a rocket, comes third. A piece of a moving box,
+# white, folded and printed, does look like an envelope, and *carton*, the right word, comes
+# second.
 #
 # From pixels to names, that's your own code: the 35 lines or so of this page, and the
 # patches, attention and blocks that you wrote before. The drawing at the start of chapter 1
@@ -575,12 +569,13 @@ show_answers(new[:3])
 # folder first), or [try it](try.md) in the browser.
 
 # %%
-PHOTO = rubbish / "paper/paper490.jpg"  # or "dog.jpg"
+PHOTO = rubbish / "trash/trash81.jpg"  # or "dog.jpg"
 show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
-# Ours is an advertisement, with letters like a *comic book*'s. What does it say of yours? (On
-# the site, the animation [Walk](try.md#Walk) follows one patch through the network.)
+# Ours (picked, too) is a pale, crumpled scrap, and *paper towel* is what we'd have said. What
+# does it say of yours? (On the site, the animation [Walk](try.md#Walk) follows one patch
+# through the network.)
 #
 # ## What to take with you
 #
@@ -596,7 +591,7 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # 2. Which operation lets the network tell two identical patches in different places apart?
 # 3. Your loss soon stops falling, far from zero, though most answers are right. What do you
 #    look for?
-# 4. In the first step only the head gets a gradient. Why, and what changes with the second?
+# 4. What's the first loss of a new network with 1,000 classes, whatever you show it, and why?
 # 5. `load_state_dict` says that all keys matched. Name a mistake that can still be there.
 #
 # All the cleverness in this chapter was borrowed: 5.7 million numbers came out of a file.
@@ -624,7 +619,7 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 #
 # **4.** ★★ Leave the patches where they are, and add the shuffled `table`. Does `say` print
 # the names of the shuffled patches, those of the photographs, or others? For which order of the
-# patches would the normal table give the same?
+# patches would the normal table give the same logits?
 #
 # **5.** ★★ In `answer`, replace row 0 by the mean of rows 1 to 196. Before you run it with
 # positions: will the network be as sure as before, much less sure, or talk nonsense? Why?
@@ -734,7 +729,9 @@ for name, qkv in ("each by itself", each), ("all in one", whole):
 #
 # ### A head of zeros
 #
-# Only the head gets a gradient in the first step. Take that step, and look again:
+# In the first step only the head gets a gradient. On its way back to everything else the
+# gradient is multiplied by the head's matrix, which is still all zeros. Take that step, and
+# look again:
 
 # %%
 optimizer = torch.optim.SGD(fresh.parameters(), lr=0.1)
@@ -898,10 +895,10 @@ assert abs(floor - 0.7966) < 1e-4
 print("with tanh no batch gets below the floor; without it they do")
 
 # %% [markdown]
-# The loss stays above its floor. The accuracy is eight points lower, but that's one pair of
-# runs. In five other pairs, which aren't on this page, with nine shifted copies of each digit as
-# in chapter 1, the tanh cost about one point on average. The loss still ended at 0.88, not at
-# 0.07.
+# The loss stays above its floor, as it must. The accuracy suffers less: in five
+# pairs of runs with nine shifted copies of each digit, as in chapter 1, the tanh cost about one
+# point on average, while the loss ended at 0.88 instead of 0.07. (The eight points above are
+# one pair on few digits.)
 #
 # > **Remember.** Hand the cross-entropy raw scores. Squeeze them with a tanh, a sigmoid or a
 # > softmax, and the loss gets a floor that no amount of training can break through.
@@ -961,8 +958,8 @@ ViT(image_size=384).load_state_dict(weights, strict=True)
 # 2. The addition of the position embeddings. Nothing else knows where a patch was.
 # 3. A tanh on the logits: for ten classes, its floor is 0.8. A sigmoid or a softmax before the
 #    cross-entropy is the same kind of mistake.
-# 4. On its way back the gradient is multiplied by the head's matrix, which is all zeros. After
-#    the first step it no longer is.
+# 4. $\ln 1000$: the head starts out as zeros, so all logits are zero, and each class gets the
+#    probability 1/1000.
 # 5. A wrong number of heads, a ReLU in place of the GELU, row 0 read although the class token
 #    is last: anything that changes no weight's name or shape.
 #

@@ -1,5 +1,5 @@
 # %% [markdown] tags=["links", "remove-cell"]
-# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about four minutes of computing on a laptop, no GPU needed · about 8 minutes on a T4 (predicted)
+# [Open in Colab](COLAB) · [this page on the site](SITE) · about an hour · about five minutes of computing on a laptop, no GPU needed · about 12 minutes on a T4 (predicted)
 
 # %% tags=["setup", "remove-cell"]
 import vitedu
@@ -102,8 +102,8 @@ def watch(model, run):
 
 
 # %% [markdown]
-# `watch`, in a hidden cell, trains and notes two accuracies: on the pictures that the network
-# learned from, and on those held out, all of them unchanged.
+# `watch`, in a hidden cell, trains and notes two accuracies: on the network's own pictures, and on
+# those held out.
 
 # %% tags=["nbval-ignore-output"]
 first = small()
@@ -116,18 +116,17 @@ figures.show(*recipe.parting({"": seen}))
 
 # %% [markdown]
 # The network gets most of its own pictures right, and under 40% of the others. The blue curve
-# soon stops rising. Whatever the dashed one gains after that is memorising. The space between
-# them is the *gap*, the first thing to look at in any run.
+# soon stops rising, so whatever the dashed one gains after that, it learns by heart. The space
+# between them is the *gap*, the first thing to look at in any run.
 #
-# Are ViTs just bad at small photographs? No: a larger one, with ten times your pictures but
-# also from nothing, gets 87%. **So what does your run lack, and would a longer run need the
-# same ingredients?** We'll build three well-known ingredients, weigh eleven, and draw a map
-# that answers both questions.
+# Are ViTs just bad at small photographs? No: a larger one, with ten times your pictures, gets
+# 87%. **So what does your run lack, and would a longer run need the same ingredients?** You'll
+# build three of them, we'll weigh eleven, and a map will answer both questions.
 #
-# ## Shift and mirror
+# ## Show it something new
 #
-# Your network saw the same pictures again and again. Let's show it something new each time:
-# shift each picture by up to four pixels, and mirror about half. A cat stays a cat.
+# Your network saw the same pictures twenty times over. So let's show it something new each
+# time: shift each picture by up to four pixels, and mirror about half. A cat stays a cat.
 
 
 # %%
@@ -168,9 +167,9 @@ assert jiggle(cats).shape == cats.shape
 print("checked: 81 places, and the middle one is the picture itself")
 
 # %% [markdown] tags=["predict"]
-# Does it help? We've trained many variants of your run beforehand, with three seeds each:
-# that's the *record*. In it, a good recipe without shifts and mirrors gets about 90% of its own
-# pictures right, and 40% of the others. **What will the share of its own pictures be, with
+# Does it help? We've trained many variants of your run beforehand, with three seeds each: that's
+# the *record*. In it, a good recipe without shifts and mirrors gets about 90% of its own pictures
+# right, and 40% of the others. **What will the share of its own pictures be, with
 # shifts and mirrors?**
 #
 # * about 90%, as before
@@ -195,106 +194,21 @@ path = {"your first run": [*seen.values()]}
 tail = {"recipe\nwithout": (94, 45.5)}
 figures.show(*recipe.plane(path, [move], tail, high=60))
 
+
 # %% [markdown]
 # On this map, a run moves to the right when it gets more of its own pictures right, and up
 # when it gets more of the others. On the dashed diagonal there's no gap. Your first run sets
-# out along it and then turns away: that's memorising.
+# out along it and then turns away: that's learning by heart.
 #
-# The blue arrow is what shifts and mirrors do to that recipe. Upwards it's only three points.
-# But look how far to the left it goes! There's hardly a gap any more.
+# The blue arrow is what shifts and mirrors do to the record's recipe. Upwards it's only three
+# points. But look how far to the left it goes! Hardly any picture comes back the same, so there's
+# little to learn by heart.
 #
-# So there are two ways to be bad. Far from the diagonal, a network knows its pictures by
-# heart. Down on the diagonal, it hasn't even learned what it was shown. Here's a guess to
-# test: **a wide gap calls for variety, and no gap calls for time.**
+# ## One letter more
 #
-# ## Mix two pictures
-#
-# Variety can go further. Lay one picture over another, like two slides in one projector, and
-# mix their labels, too: 70% cat and 30% coffee. That's *mixup* ([Zhang et al.
-# 2018](https://arxiv.org/abs/1710.09412)). It sounds absurd, but every mixture is new, so
-# memory doesn't help.
-#
-# **What do you think the trained network of chapter 4 says** about a cat with more and
-# more coffee? It has a thousand classes to choose from.
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-real = vitedu.load("ViT-Ti/16")
-one, other = (vitedu.preprocess(real, photo(n))[0] for n in ("cat", "coffee"))
-panels = {}
-for share in (1, 0.7, 0.6, 0.5, 0.3, 0):
-    mixed = share * one + (1 - share) * other
-    with torch.no_grad():
-        top = real(mixed[None])[0].softmax(dim=-1).topk(2)
-    said = "\n".join(
-        f"{real.class_names[place]} {chance:.0%}"
-        for chance, place in zip(*top, strict=True)
-    )
-    panels[f"{share:.0%} cat\n{said}"] = mixed / 2 + 0.5
-said = "; ".join(title.replace("\n", ", ") for title in panels)
-alt = f"A cat and a cup of coffee, laid over each other. {said}."
-figures.show(*photos.pictures(panels, alt, columns=3))
-
-
-# %% [markdown]
-# In the middle it sees things that aren't there. If you want a network to say "half and
-# half", you have to train it on that.
-#
-# <div class="try" data-part="mixup"></div>
-#
-# A picture with only two pixels, $x = (1, 0)$, and its partner $x' = (0, 0.5)$ make $(0.7,
-# 0.15)$ if you keep a share of $\lambda = 0.7$. In symbols, with labels $y$ that are 1 in their
-# class and 0 elsewhere:
-#
-# $$ \tilde x = \lambda\, x + (1 - \lambda)\, x' \qquad
-# \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
-#
-# In the code $\lambda$ is `share`, and the partner is the neighbour in the batch. `draw` picks
-# a random share between a half and 1, so a picture always outweighs its partner. It's from a
-# *beta distribution*: with a small `alpha`, most shares are close to 1.
-
-
-# %%
-def mixup(images, targets, share):
-    """Keep this share of everything, and take the rest from its neighbour."""
-    mixed = share * images + (1 - share) * images.roll(1, 0)
-    return mixed, share * targets + (1 - share) * targets.roll(1, 0)
-
-
-dice = np.random.default_rng(0)
-
-
-def draw(alpha, random=dice):
-    """A share between a half and 1."""
-    share = random.beta(alpha, alpha)
-    return max(share, 1 - share)
-
-
-# %% [markdown]
-# PyTorch's `cross_entropy` takes such labels, too: it's $-\sum_k \tilde y_k \ln p_k$, where
-# $p_k$ is the network's probability for class $k$. It's smallest if the network answers with
-# $\tilde y$ itself.
-
-# %% tags=["nbval-check-output", "hide-cell"]
-pictures, numbers = torch.rand(8, 3, 32, 32), torch.arange(8)
-theirs = mix(pictures, numbers, 10, mixup=0.2, seed=5)
-share = draw(0.2, np.random.default_rng(5))
-ours = mixup(pictures, F.one_hot(numbers, 10).float(), share)
-for mine, package in zip(ours, theirs, strict=True):
-    assert torch.allclose(mine, package, atol=1e-6)
-soft = torch.tensor([0.7, 0.3])
-losses = [
-    -(soft * torch.tensor(p).log()).sum() for p in ([0.7, 0.3], [0.99, 0.01])
-]
-assert losses[0] < losses[1]
-print("checked: on the same draw, it's what vitedu.data.mix does")
-
-
-# %% [markdown]
-# ## Weight decay, and one letter
-#
-# *Weight decay* pulls every weight towards zero a little at each step, so a weight stays large
-# only if the data keep pushing it there. Here's how chapter 5's course notebook writes it,
-# with the numbers of the ViT paper:
+# Another old remedy is to keep the weights small. *Weight decay* pulls every weight towards zero a
+# little at each step, so a weight stays large only if the data keep pushing it there. Here's how
+# chapter 5's course notebook asks for it, with the numbers of the ViT paper:
 #
 # `torch.optim.Adam(model.parameters(), lr=0.003, weight_decay=0.3)`
 #
@@ -331,8 +245,8 @@ two_epochs(torch.optim.Adam)
 # The weights are gone, and two of five pictures get the same answer. **What could be wrong?**
 #
 # PyTorch's `Adam` adds the decay to the *gradient*, and then divides the sum by its usual
-# size, as it does with any gradient. So where the decay outweighs the gradient, it isn't a
-# gentle pull any more: the weights march to zero at full speed, without a warning.
+# size. So where the decay outweighs the gradient, it isn't a gentle pull any more: the weights
+# march to zero at full speed, without a warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
 # out of that division. Let $g$ be the gradient of a weight $w$, $\eta$ the learning rate and
@@ -347,8 +261,7 @@ two_epochs(torch.optim.AdamW)
 
 # %% [markdown]
 # One letter more, and the weights are still there. By custom, only *kernels* decay, the
-# matrices of dense layers and convolutions ([in the record](#The-record-in-numbers) it makes
-# no difference). So the optimizer gets two *groups*:
+# matrices of dense layers and convolutions. So the optimizer gets two *groups*:
 
 
 # %%
@@ -364,10 +277,6 @@ def decay_groups(model, decay):
     ]
 
 
-for group in decay_groups(small(), 0.05):
-    numbers = sum(weight.numel() for weight in group["params"])
-    print(f"decay {group['weight_decay']}: {numbers:,} numbers")
-
 # %% tags=["nbval-check-output", "hide-cell"]
 model = small()
 ours = decay_groups(model, 0.05)
@@ -377,14 +286,12 @@ for mine, package in zip(ours, theirs, strict=True):
     assert set(map(id, mine["params"])) == set(map(id, package["params"]))
 print("checked: the same two groups as the package's")
 
+
 # %% [markdown]
 # ## Your recipe
 #
-# With chapter 5's warm-up and cosine, a step of your recipe looks like this. In the code,
-# $\eta$ is `lr` and $\delta$ is `decay`.
-
-# %% tags=["hide-input"]
-figures.show(*recipe.step())
+# Now put it together: shifts and mirrors, weight decay, and chapter 5's warm-up and cosine.
+# (`alpha` is for the ingredient that you'll build next. As long as it's 0, it's off.)
 
 
 # %%
@@ -406,9 +313,6 @@ def better(model, epochs, lr=0.001, decay=0.05, alpha=0.0):
         yield epoch
 
 
-# %% [markdown]
-# Mixup stays off for now.
-
 # %% tags=["nbval-ignore-output"]
 second = small()
 seen_better = watch(second, better(second, EPOCHS))
@@ -418,10 +322,109 @@ runs = {"your first run": seen, "your recipe": seen_better}
 paths = {name: [*each.values()] for name, each in runs.items()}
 figures.show(*recipe.plane(paths, high=60))
 
+# %% [markdown]
+# Your recipe stays close to the diagonal. It has learned far less by heart, and it gets more of the
+# other pictures right, by three and a half points.
+#
+# ## Still more variety
+#
+# Variety helped, so let's have more of it. Lay one picture over another, like two slides in one
+# projector, and mix their labels, too: 70% cat and 30% coffee. That's *mixup* ([Zhang et al.
+# 2018](https://arxiv.org/abs/1710.09412)). It sounds absurd, but no mixture comes twice.
+#
+# Here's what chapter 4's network, which never saw a mixture, makes of a cat with more and more
+# coffee:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+real = vitedu.load("ViT-Ti/16")
+one, other = (vitedu.preprocess(real, photo(n))[0] for n in ("cat", "coffee"))
+panels = {}
+for share in (1, 0.7, 0.6, 0.5, 0.3, 0):
+    mixed = share * one + (1 - share) * other
+    with torch.no_grad():
+        top = real(mixed[None])[0].softmax(dim=-1).topk(2)
+    said = "\n".join(
+        f"{real.class_names[place]} {chance:.0%}"
+        for chance, place in zip(*top, strict=True)
+    )
+    panels[f"{share:.0%} cat\n{said}"] = mixed / 2 + 0.5
+said = "; ".join(title.replace("\n", ", ") for title in panels)
+alt = f"A cat and a cup of coffee, laid over each other. {said}."
+figures.show(*photos.pictures(panels, alt, columns=3))
+
 
 # %% [markdown]
-# Your recipe stays close to the diagonal. It has learned far less by heart, and it knows the
-# other pictures better, by three and a half points.
+# In the middle it sees things that aren't there. If you want a network to say "half and
+# half", you have to train it on that.
+#
+# <div class="try" data-part="mixup"></div>
+#
+# A picture with only two pixels, $x = (1, 0)$, and its partner $x' = (0, 0.5)$ make $(0.7,
+# 0.15)$ if you keep a share of $\lambda = 0.7$. In symbols, with labels $y$ that are 1 in their
+# class and 0 elsewhere:
+#
+# $$ \tilde x = \lambda\, x + (1 - \lambda)\, x' \qquad
+# \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
+#
+# In the code $\lambda$ is `share`, and the partner is the neighbour in the batch. `draw` picks
+# a random share between a half and 1 from a *beta distribution*: the smaller `alpha`, the closer
+# most shares are to 1.
+
+
+# %%
+def mixup(images, targets, share):
+    """Keep this share of everything, and take the rest from its neighbour."""
+    mixed = share * images + (1 - share) * images.roll(1, 0)
+    return mixed, share * targets + (1 - share) * targets.roll(1, 0)
+
+
+dice = np.random.default_rng(0)
+
+
+def draw(alpha, random=dice):
+    """A share between a half and 1."""
+    share = random.beta(alpha, alpha)
+    return max(share, 1 - share)
+
+
+# %% [markdown]
+# PyTorch's `cross_entropy` takes such labels, too: it's $-\sum_k \tilde y_k \ln p_k$, with the
+# network's probabilities $p_k$, and smallest if the network answers with $\tilde y$ itself. So
+# here's a step with everything in it ($\eta$ is `lr`, and $\delta$ is `decay`):
+
+# %% tags=["hide-input"]
+figures.show(*recipe.step())
+
+# %% tags=["nbval-check-output", "hide-cell"]
+pictures, numbers = torch.rand(8, 3, 32, 32), torch.arange(8)
+theirs = mix(pictures, numbers, 10, mixup=0.2, seed=5)
+share = draw(0.2, np.random.default_rng(5))
+ours = mixup(pictures, F.one_hot(numbers, 10).float(), share)
+for mine, package in zip(ours, theirs, strict=True):
+    assert torch.allclose(mine, package, atol=1e-6)
+soft = torch.tensor([0.7, 0.3])
+losses = [
+    -(soft * torch.tensor(p).log()).sum() for p in ([0.7, 0.3], [0.99, 0.01])
+]
+assert losses[0] < losses[1]
+print("checked: on the same draw, it's what vitedu.data.mix does")
+
+# %% [markdown]
+# **Will mixup take your recipe up or down?** Make a guess, and switch it on.
+
+# %% tags=["nbval-ignore-output"]
+blended = small()
+seen_blended = watch(blended, better(blended, EPOCHS, alpha=0.8))
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+before, after = seen_better[EPOCHS], seen_blended[EPOCHS]
+step_down = recipe.Move("mixup", before, after, recipe.PICTURES, (-27, 4))
+figures.show(*recipe.plane(paths, [step_down], high=60))
+
+
+# %% [markdown]
+# A little down, on both counts. (It's judged on pictures that aren't mixed, its own as well.)
+# Does mixup do harm, then, to a network that hardly has a gap to close?
 #
 # ## Or was it luck?
 #
@@ -438,11 +441,10 @@ def spelled(values):
 print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 
 # %% [markdown]
-# More than two points apart, from nothing but luck! Three numbers can't tell you their
-# *spread*, the standard deviation: sometimes it comes out [far too
-# small](#Three-numbers-and-their-spread). So we *pool* the spreads of all variants: average
-# the squares, take the root. Your gain is a difference of two single runs, so its error is
-# $\sqrt 2$ times that.
+# More than two points apart, from nothing but luck! So what are your differences worth? That
+# depends on the *spread* of twins, their standard deviation, which we
+# [pool](#Three-numbers-and-their-spread) over all variants of the record, because three numbers
+# can't tell:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
@@ -450,19 +452,21 @@ spread = math.sqrt(statistics.mean(squares))
 error = math.sqrt(2) * spread / math.sqrt(3)  # of two means' difference
 single_error = math.sqrt(2) * spread  # of two single runs
 gain = seen_better[EPOCHS][1] - seen[EPOCHS][1]
-print(f"pooled spread  {spread:.2f}")
-print(f"your gain      {gain:.1f} points, or {gain / single_error:.1f} errors")
-print(f"two errors     {2 * error:.1f} points, with three seeds each")
+cost = seen_blended[EPOCHS][1] - seen_better[EPOCHS][1]
+print(f"spread of twins: {spread:.2f} points")
+print(f"your recipe  {gain:+.1f} points, or {gain / single_error:+.1f} errors")
+print(f"mixup        {cost:+.1f} points, or {cost / single_error:+.1f} errors")
 
 # %% [markdown]
-# By chapter 5's rule, two errors are a hint and three a result, so you're on the border. With
-# three seeds each, two errors are only 1.3 points.
+# By chapter 5's rule, two errors are a hint and three a result. So your recipe's gain is on the
+# border, and mixup's small step down could well be luck. The record has three seeds of each
+# variant, and its errors are smaller. Let's ask it.
 #
-# ## One switch at a time
+# ## Which ingredient did it?
 #
-# Which ingredient did it? The record's recipe is yours with label smoothing, averaging and
-# [four small things](#The-record-in-numbers). Each variant leaves one ingredient out or puts
-# one in, and the difference is what it brings. Six are new to you:
+# The record's recipe is yours with label smoothing, averaging and [four small
+# things](#The-record-in-numbers). Each variant leaves one ingredient out or puts one in. Six are
+# new to you:
 #
 # | ingredient | what it does |
 # |---|---|
@@ -509,25 +513,26 @@ figures.show(*recipe.brings(rows, 2 * error))
 
 
 # %% [markdown]
-# Small dots are seeds, and the large one is their mean. Blue ingredients change the pictures
-# (mixing also changes the labels), red the labels, grey the steps, and orange the network.
+# Blue ingredients change the pictures, red ones the labels, orange ones the network, and grey
+# ones the steps. (Small dots are seeds.)
 #
 # Smaller patches bring the most, for four times the work. Then come shifts and mirrors. Mixup
-# costs three points and RandAugment eleven: even more variety, for a network that hardly knows
-# its own pictures. That fits the guess.
+# really does harm, and RandAugment far more. The other six are in the grey band of [two
+# errors](#The-price-of-half-a-point), though each has a good paper behind it.
 #
-# The other six are in the grey band of two errors, though each has a good paper behind it. To
-# see half a point you'd need [many more seeds](#The-price-of-half-a-point).
+# Why should some variety help, and more of it do harm? There are two ways to be bad. Far from the
+# diagonal, a network knows its pictures by heart. Down on the diagonal, it hasn't even learned
+# what it was shown, and variety makes that harder still. So here's a guess to test: **a wide gap
+# calls for variety, and no gap calls for time.**
 #
 # ## Three times as long
 #
-# Would a longer run need the same? We took 45,000 pictures and patches of 4, and flipped seven
-# switches again, for 8 epochs and for 24. These are single runs, so two errors are now 2.3
-# points.
+# So let's give it time. We took 45,000 pictures and patches of 4, and flipped seven switches
+# again, in runs of 8 epochs and of 24. (It's one run of each, so the band will be wider.)
 
 # %% [markdown] tags=["predict"]
-# In 8 epochs, shifts and mirrors made no difference, mixing (mixup with cutmix) cost five
-# points and RandAugment thirteen. Now the runs may last 24. **Which of them will they need?**
+# In 8 epochs, shifts and mirrors made no difference, and both mixing (mixup with cutmix) and
+# RandAugment did harm. Now the runs may last 24. **Which of them will they need?**
 #
 # * shifts and mirrors
 # * mixing
@@ -552,7 +557,9 @@ def twins(runs):
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 full, halfway = (results.read(f"cifar-{x}") for x in ("full", "halfway"))
-ended, early = full["metrics"], halfway["metrics"]
+ended = full["metrics"]
+eight = {name: run for name, run in ended.items() if ", 8 epochs" in name}
+early = halfway["metrics"] | eight
 long_rows = [
     recipe.Row(words, points, kind, brought(early, name, 8))
     for words, (name, kind) in INGREDIENTS.items()
@@ -572,6 +579,8 @@ assert [*hints] == ["mixup and cutmix"]
 mixed, far = long_rows[-2:]  # mixing, RandAugment
 assert mixed.early[0] < -4 * single_error
 assert abs(far.mean - far.early[0]) < single_error < -far.mean / 11
+for row in long_rows[1:5]:  # the other four
+    assert max(abs(row.mean), abs(row.early[0])) < 2 * single_error
 assert min(twins(ended)) > 75
 for runs in (early, ended):  # half-way, and at the end
     assert statistics.variance(twins(runs)) < spread**2
@@ -579,19 +588,21 @@ print("recipe, 40 epochs:", spelled(twins(ended)), end="; ")
 print(f"two errors of two single runs: {2 * single_error:.1f}")
 
 # %% [markdown]
-# Shifts and mirrors: they bring eleven points! Without them, three times the epochs bought
-# nothing, and in the end the network knew nearly all of its own pictures by heart. With them,
-# it went on from 62% to 74. So what's useless in a short run can be what a long one can't do
-# without.
+# Shifts and mirrors: they bring eleven points! In 8 epochs there's no time to learn 45,000
+# pictures by heart, so there's nothing to prevent. In 24 there is. Without shifts and mirrors,
+# the network ends up knowing nearly all of its own pictures, and no more of the others than after
+# 8. With them, it goes on learning. So what's useless in a short run can be what a long one can't
+# do without.
 #
-# RandAugment costs [as much as before](#Why-RandAugment-hurts), what mixing costs is only a
-# hint now, and the other four are in the band.
+# Nothing else becomes needed. RandAugment costs [as much as before](#Why-RandAugment-hurts), what
+# mixing costs is only a hint now, and the other four are in the band.
 #
 # ## A map of all the runs
 
 # %% [markdown] tags=["predict"]
-# Now the runs go on the map, and one pair more: the recipe also got 80 epochs on your 5,000
-# pictures, and ended with a gap of 23 points. **Which way does mixing move it on the map?**
+# Now all of them go on the map, and one pair more: on your 5,000 pictures, the recipe also got 80
+# epochs, and ended with a gap of 23 points. By our guess, that calls for variety. **Which way does
+# mixing move it on the map?**
 #
 # * to the left and up
 # * straight to the left
@@ -672,30 +683,28 @@ if not gpu:
     print("The text below describes a run on our H100.")
 
 # %% [markdown]
-# Straight to the left: our guess promised a way up here, and it was [wrong](#Four-times-the-epochs).
+# Straight to the left: our guess promised a way up here, and it was
+# [wrong](#Four-times-the-epochs).
 #
-# The other blue arrows point left, too: with more variety, a network gets fewer of its own
-# pictures right. From a wide gap (35 points or more), the way leads up as well. Close to the
-# diagonal it has to lead down, because no run here knows other pictures better than its own.
+# Still, look at the others. Variety, blue, always points left. From a wide gap (35 points or more)
+# it leads up as well, and close to the diagonal it leads down, as yours did. (Both blue arrows that
+# lead up are shifts and mirrors.)
 #
-# The grey arrows point up and to the right: with shifts and mirrors, time teaches, and it
-# opens the gap. So a run should climb in zigzags, like a boat against the wind: time until the
-# gap is wide, then variety that makes room for more time. Eight of the nine blue and grey
-# arrows fit, all but the mixing after 80 epochs. But both blue ones that lead up are shifts
-# and mirrors.
+# Time, grey, points up and to the right: it teaches, and it opens the gap. So a run should climb
+# in zigzags, like a boat against the wind: time until the gap is wide, then variety that makes
+# room for more time.
 #
-# The lower dotted line is a ViT that learned from nothing, too, but it's thirty times as large
-# as yours, and had *all* the pictures and a [few minutes of a GPU](#From-scratch,-on-a-GPU). The
-# upper one started from weights that had seen millions of photographs. You've got such weights,
-# too.
+# How far up can you get? The lower dotted line is a ViT thirty times as large as yours, with *all*
+# the pictures and a [few minutes of a GPU](#From-scratch,-on-a-GPU). The upper one started from
+# weights that had seen millions of photographs. You've got such weights, too.
 #
-# ## Your third run
+# ## Your last run
 
 # %% [markdown] tags=["predict"]
 # You have 5,000 pictures and one more minute. Enlarge the pictures to 96×96 pixels, and let
-# chapter 4's network turn each into the 192 numbers that its own head would read. Its weights
-# stay as they are. Then train a new head on these numbers, just one linear layer. Your recipe
-# got 41% of the held-out pictures right. **What percentage will your new head get right?**
+# chapter 4's network, just as it is, turn each into the 192 numbers that its own head would read.
+# Then train a new head on these numbers, a single linear layer. Your recipe got 41% of the
+# held-out pictures right. **What percentage will your new head get right?**
 
 # %% tags=["nbval-ignore-output"]
 # how a network that learned on 224 pixels can read 96: chapter 10
@@ -719,50 +728,43 @@ adam = torch.optim.AdamW(head.parameters(), lr=0.001)
 for _ in range(20):
     for batch in torch.randperm(COUNT).split(64):
         train_step(head, adam, numbers_learn[batch], y_learn[batch])
-third = 100 * accuracy(head, numbers_held, y_held)
-print(f"held out: {third:.0f}% right")
+last = 100 * accuracy(head, numbers_held, y_held)
+print(f"held out: {last:.0f}% right")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 own = 100 * accuracy(head, numbers_learn, y_learn)
 scratch = results.read("cifar10-scratch-cpu")
 marks = {"a small CNN (test)": scratch["metrics"]["cnn"]["value"]}
-lines = paths | {"your third run": [(own, third)]}
+lines = paths | {"your last run": [(own, last)]}
 figures.show(*recipe.plane(lines, marks=marks, high=75))
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-panels = {}
-for name, at in zip(names, shown, strict=True):
-    answers = (
-        int(model(given[at : at + 1]).argmax())
+answers = [
+    [
+        data.class_names[int(model(given[shown]).argmax(dim=-1)[place])]
         for model, given in ((first, x_held), (head, numbers_held))
-    )
-    said = (data.class_names[answer] for answer in answers)
-    marked = (f"{'✓' if one == name else '✗'} {one}" for one in said)
-    panels["\n".join((name.upper(), *marked))] = (x_held[at].cpu() + 1) / 2
-said = "; ".join(title.replace("\n", ", ") for title in panels)
-alt = f"Ten pictures, each with what the first run and the third say. {said}."
-figures.show(*photos.pictures(panels, alt, columns=5))
+    ]
+    for place in range(len(shown))
+]
+figures.show(*recipe.answered(ten, answers))
 
 # %% [markdown]
-# 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (One seed,
-# but nobody needs an error bar for twenty points.) The borrowed weights had a head start,
-# though: they were trained on labelled photographs, dogs, frogs and trucks among them. Below
-# each class is what your first run says, and then your third: two of ten have become six. Two
-# of its four mistakes even make sense, a ship for an airplane and an automobile for a truck.
-# (The bird is still a deer, and the cat a frog.)
+# 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (It's one seed,
+# but who needs an error bar for twenty points?) Below each class is what your first run says, and
+# then your last: two right answers have become six. Two mistakes even make sense, a ship for an
+# airplane and an automobile for a truck. (The cat is still a frog.)
 #
-# From 5,000 pictures alone, no ViT of ours got beyond 53%. A small CNN did, in several minutes,
-# because what a ViT has to learn is [partly built into it](#A-CNN-from-as-few-pictures). So with
-# few pictures and nobody's weights, a ViT isn't your best bet. Borrowed weights took you nearly as
-# far in one minute. If the other weights learn, too, from twice the pictures, you get to the
-# upper line of the large map ([chapter 11](11_transfer.ipynb)).
+# The borrowed weights had a head start, of course: they were trained on labelled photographs,
+# dogs, frogs and trucks among them. Without them, from 5,000 pictures alone, no ViT of ours got
+# beyond 53%. A small CNN did, the dotted line, because what a ViT has to learn is [partly built
+# into it](#A-CNN-from-as-few-pictures). And if you train the borrowed weights further, on twice
+# the pictures, you get to the upper line of the large map ([chapter 11](11_transfer.ipynb)).
 #
 # ## What to take with you
 #
 # 1. Put a run on the map before you change it. If the gap is wide, try variety, beginning with
 #    shifts and mirrors. If there's hardly any, try more time or smaller patches.
-# 2. Before you compare recipes, find out how far apart twins are. Take three seeds, and pool
-#    the spread of all your runs.
+# 2. Find out how far apart twins are before you compare recipes.
 # 3. Judge an ingredient in a run as long as yours.
 # 4. If you have few pictures, borrow weights that have seen many, or take a CNN.
 #
@@ -799,9 +801,8 @@ figures.show(*photos.pictures(panels, alt, columns=5))
 # 0)`. Nothing complains. Predict how the two accuracies will differ from those of correct
 # mixup, then try both for a few epochs with `alpha=0.2`.
 #
-# **5.** ★★ Train a `model = small()` with `better(model, EPOCHS, alpha=1.0)`, which takes a
-# minute. If you have five more, train a `small(patch=4)` without mixup. Predict first where
-# on the map they end.
+# **5.** ★★ Train a `model = small(patch=4)` with `better(model, EPOCHS)`, which takes five
+# minutes. Predict first where on the map it ends. And what would mixup do to it?
 #
 # **6.** ★★★ You get a GPU for one night: 50,000 pictures, and forty runs of 100 epochs.
 # Plan how you'd find a better recipe. What do you run first, how many seeds does each
@@ -863,9 +864,8 @@ print(f"{'':21}{'8':>6}{'12 of 24':>10}{'24':>6}{'learned':>9}{'÷ error':>9}")
 for name, words in WORDS.items():
     short, long = (f"{name}, {epochs} epochs, seed 0" for epochs in (8, 24))
     if long in ended:
-        start, middle = (
-            early.get(x, {"value": 0})["value"] for x in (short, long)
-        )
+        start = early[short]["value"]
+        middle = early.get(long, {"value": 0})["value"]
         own, held = single(name, 24)
         ratio = (held - upper[1]) / single_error
         line = f"{words:21}{start:6.1f}{middle:10.1f}{held:6.1f}{own:9.1f}"
@@ -875,13 +875,13 @@ for name, words in WORDS.items():
 # Half-way, while the rate is still high, the run without averaging is just two errors behind,
 # a hint. At the end it isn't behind at all. So perhaps averaging and cosine do the same job,
 # and that's why the short recipe is no worse without its cosine. (RandAugment's middle is its
-# eleventh epoch. There's no short run with stochastic depth. On the map, *longer* leads to the
-# mean of three runs of 40 epochs; their spread is slightly below the pooled one.)
+# eleventh epoch. Nobody took note of stochastic depth's. On the map, *longer* leads to the mean
+# of three runs of 40 epochs. Their spread is slightly below the pooled one.)
 #
 # ### Three numbers and their spread
 #
-# Can three runs tell you their own spread? Draw three random numbers whose true spread is 1,
-# ten times over:
+# Why can't three twins tell you how far apart twins are? Draw three random numbers whose true
+# spread is 1, ten times over:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 three = np.random.default_rng(0).normal(0, 1, (10, 3))
@@ -889,6 +889,11 @@ print("true spread 1, measured from three numbers:")
 print(spelled(sorted(three.std(axis=1, ddof=1))))
 
 # %% [markdown]
+# Often it comes out far too small, and then everything looks like a result. So we average the
+# squared spreads of all variants and take the root. A difference of two single runs has an error
+# of $\sqrt 2$ times that, and a difference of two means of three runs is more certain by a factor
+# of $\sqrt 3$.
+#
 # ### What decay leaves
 #
 # If nothing else moves a weight, each step multiplies it by $1 - \eta\,\delta$. With a cosine
@@ -1020,7 +1025,7 @@ for difference in (2, 1, 0.5, 0.25):
 #
 # ### A CNN from as few pictures
 #
-# With little data, a CNN is ahead, even of your third run. Here are a larger ViT and a CNN,
+# With little data, a CNN is ahead, even of your last run. Here are a larger ViT and a CNN,
 # one run each, which learned from 5,000 pictures for as many seconds (20 epochs of the ViT, 223
 # of the CNN) and were judged on the test part:
 
@@ -1127,14 +1132,11 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 #
 # <details><summary>Solution 5</summary>
 #
-# With mixup, the network is trained on double exposures and judged on clean pictures, so even
-# its own are rather new to it. In our run, which isn't recorded, both accuracies came out
-# about two points lower, and the gap stayed small. From one run each that's no result: two
-# points are less than two errors. In the record, with three seeds and an `alpha` of 0.8,
-# mixup alone costs three points, and that's a result.
-#
-# Patches of 4 lead to the right and up. In the record, they got 57% of their own pictures
-# right and 50% of the others.
+# To the right and up: smaller patches are neither variety nor time, but they let the network
+# learn more. In the record, it got 57% of its own pictures right and 50% of the others. That's
+# still a narrow gap, so by the guess mixup would take it down. The nearest thing in the record is
+# the pair of long runs with patches of 4 on the map: their gap was hardly narrower, and mixing cost
+# three points there, which is a hint.
 #
 # </details>
 #

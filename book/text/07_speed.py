@@ -42,7 +42,7 @@ print(x + 1)
 figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
-# Still 2048. Every square is a bit. `float32` has one for the last 1 of 2049 (orange), and
+# Still 2048. Every square is a bit. In `float32` the orange one holds the last 1 of 2049.
 # `float16` would need a seventeenth bit for it. And yet nearly all large networks are trained
 # with such numbers. They take half the memory and, on the right chip, a fraction of the time.
 #
@@ -159,7 +159,7 @@ FORMATS = {
 print(f"{'':9}{'largest':>9}{'smallest':>10}{'step at 1':>11}")
 for name, dtype in FORMATS.items():
     info = torch.finfo(dtype)
-    # one step above zero, where the 1 in the formula becomes a 0
+    # near zero the formula's 1 is dropped, to reach further down
     smallest = info.smallest_normal * info.eps
     print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
 
@@ -318,7 +318,7 @@ print("checked: more than half become 0, with second answers a third")
 # %% [markdown]
 # More than half of them would be lost. Nearly all of the rest are in the strip of "fewer
 # bits", where a number loses one bit of its fraction each time it halves. While a network is
-# still wrong, fewer are lost: with its second-best answers as labels, a third.
+# still wrong, fewer are lost: if we take its second-best answers as labels, it's a third.
 #
 # So let's move the gradients to where they keep all their bits. Multiply the loss by some $s$,
 # and the gradient of every weight $w$ is multiplied by $s$, too:
@@ -337,9 +337,9 @@ figures.show(*speed.mixed_step())
 # *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
 # halves $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
 #
-# `bfloat16` reaches far enough to do without. So if your chip has circuits for it, take
-# `bfloat16`, and skim until [What you saved](#What-you-saved). If it hasn't, like a T4, take
-# `float16` and this:
+# `bfloat16` reaches as far as `float32`, so it can do without. If your chip has circuits for it,
+# take `bfloat16`, and skim until [What you saved](#What-you-saved). If it hasn't (an older GPU
+# such as a T4), take `float16` and this:
 
 
 # %%
@@ -413,8 +413,8 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 #
 # To see your scaler at work we need gradients that are too small for `float16`, and our little
 # network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every
-# gradient shrinks with it. We shrink Adam's $\epsilon$, too, so `float32` doesn't notice. Your
-# scaler begins at $1$ here, with a patience of four.
+# gradient shrinks with it. We shrink Adam's $\epsilon$ by the same factor, so `float32`
+# doesn't notice. Your scaler begins at $1$ here, with a patience of four.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -440,41 +440,15 @@ losses = {
 }
 figures.show(*speed.rescue(losses, scales))
 
+
 # %% [markdown]
 # Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
 # NaN: it just doesn't learn. With your scaler the run falls behind while the scale is small,
-# and then it comes alive and catches up. At last the scale hits the ceiling: a doubling, an
-# overflow, a skipped step, a halving.
+# and then it comes alive and catches up. (That it even ends a little lower may be luck.) At last
+# the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving.
 #
-# And an ordinary run? In each format we trained for two epochs on 20,000 digits, three times:
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-right = {}
-for name, dtype in FORMATS.items():
-    right[name] = []
-    for seed in SEEDS:
-        step = partial(mixed_step, dtype=dtype, scaler=LossScaler())
-        model, _ = learn(step, x_learn, y_learn, seed, EPOCHS)
-        right[name].append(100 * accuracy(model, x_held, y_held))
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-print(f"{'':15} right (%)      against float32")
-for name, percents in right.items():
-    mean = statistics.mean(percents)
-    gaps = [a - b for a, b in zip(percents, right["float32"], strict=True)]
-    error, gap_error = (
-        statistics.stdev(each) / math.sqrt(len(SEEDS))
-        for each in (percents, gaps)
-    )
-    gap = f"{statistics.mean(gaps):+.2f} ± {gap_error:.2f}"
-    print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
-
-
-# %% [markdown]
-# Neither format costs a whole point, and the network that died at the top of the page now
-# reads 89% of digits that were held out. But don't trust the small errors: three seeds can't
-# tell their own spread. On another processor, the same three put `bfloat16` only 0.14 ± 0.64
-# points ahead.
+# And an ordinary run? The network that died at the top of the page then reads 89% of digits that
+# were held out, about as many [as in `float32`](#Three-formats-compared).
 #
 # So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
 # at a small learning rate the loss falls [an eighth as far](#Weights-in-bfloat16) as in
@@ -565,6 +539,9 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 # GPUs have circuits for short formats, too. One of them is *TF32*: your tensors stay in
 # `float32`, and the GPU rounds each number to ten bits of fraction on its way into a product. By
 # its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in `bfloat16`.
+#
+# Your pencil again: with products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is
+# left, so this step is three times as fast. With 14.8, it's 3.5 times.
 
 # %% tags=["hide-cell"]
 # how many times as fast as in float32 products are, by the data sheets
@@ -623,22 +600,33 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large one does, but it only goes from 2.9 to 3.3 times its first speed. Your pencil has the
-# likely reason: products are only part of a step. Make them 7.4 times as fast, and $0.23 +
-# 0.77 / 7.4$ of the time is left, so the step is three times as fast. Make them 14.8 times as
-# fast, and it's 3.5 times. That this comes so near is partly luck: the profile was of a
-# smaller network, on another chip.
+# The large one does, but it only goes from 2.9 to 3.3 times its first speed. Your pencil said 3
+# and 3.5, because products are only part of a step. (Partly by luck: the profile was
+# of a smaller network, on another chip.)
 #
-# With all six lines, it trains on **nine times** as many images a second, with nearly half of
-# the arithmetic that the GPU manages at best. It's still the same network, but a batch of 256
-# means fewer, larger steps.
+# Which line brings how much? Each one's factor over the line before:
+
+# %% tags=["hide-input"]
+if is_measured:
+    print(f"{'':15}", *(f"{name:>9}" for name in ladder))
+    for after, before in zip(rungs[1:], rungs, strict=False):
+        factors = [times[after] / times[before] for times in ladder.values()]
+        print(f"{after:15}", *(f"{factor:9.1f}" for factor in factors))
+    factors = [times[rungs[-1]] for times in ladder.values()]
+    print(f"{'all six':15}", *(f"{factor:9.1f}" for factor in factors))
+
+# %% [markdown]
+# With all six, the large network trains on **nine times** as many images a second, with nearly
+# half of the arithmetic that the GPU manages at best. If you only paste three lines tonight, take
+# the first three: they make it five times as fast, and your batch stays as it is. (A batch of 256
+# means fewer, larger steps.)
 #
 # **And the small one?** With 64 images, it gains nothing from any format. But with four times
 # the images, a step takes only an eighth longer, so 64 hardly kept the chip busy. What did it
 # wait for? Our guess is *Python*: the chip is done with each operation before Python asks for
 # the next. That would explain why autocast, which adds operations, makes the step even slower,
-# and why `torch.compile`, which leaves fewer, helps. Even with all six lines, ViT-Ti/16 gets to
-# a tenth of what the GPU can do.
+# and why `torch.compile`, which leaves fewer, helps. So if your network is this small, begin
+# with the batch.
 #
 # **And your own step?** Predict how many times as fast `bfloat16` makes it: put 2.3 in the place
 # of 7.4, or [your chip's factor](#Arithmetic-or-memory). Then measure it:
@@ -669,7 +657,8 @@ if not is_measured:
 # 2. Weights and optimizer stay in `float32`, products get sixteen bits. That saves about 40%
 #    of the activations, which are most of the memory. Together with fused attention, it's half.
 # 3. Find out what the chip is waiting for. A shorter format helps with arithmetic if there are
-#    circuits for it, with memory because it has fewer bytes, and with Python not at all.
+#    circuits for it, with memory because it has fewer bytes, and if it waits for Python, not at
+#    all.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -679,9 +668,8 @@ if not is_measured:
 # 4. A loss scaler skips a step. What has it seen, and what does it do with its scale?
 # 5. Which of a ViT's operations get faster with sixteen-bit circuits, and which don't?
 #
-# With fused attention, the activations are down to half. What if that's still too much, or if
-# the machine is switched off in the middle of the night? [Chapter 8](08_scale.ipynb) trains in
-# pieces, and loses nothing.
+# What if half the activations are still too much, or if the machine is switched off in the middle
+# of the night? [Chapter 8](08_scale.ipynb) trains in pieces, and loses nothing.
 #
 # ## Exercises
 #
@@ -732,6 +720,37 @@ for eps in (1e-7, 1e-4):
 # about $0.005$. Such a gradient is divided by nearly nothing, and the weights leap away.
 # With the larger $\epsilon$ the network survives these four steps, but Adam no longer sees how
 # small its gradients are.
+#
+# ### Three formats compared
+#
+# An ordinary run, with nothing rigged: in each format we trained for two epochs on 20,000 digits,
+# three times:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+right = {}
+for name, dtype in FORMATS.items():
+    right[name] = []
+    for seed in SEEDS:
+        step = partial(mixed_step, dtype=dtype, scaler=LossScaler())
+        model, _ = learn(step, x_learn, y_learn, seed, EPOCHS)
+        right[name].append(100 * accuracy(model, x_held, y_held))
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+print(f"{'':15} right (%)      against float32")
+for name, percents in right.items():
+    mean = statistics.mean(percents)
+    gaps = [a - b for a, b in zip(percents, right["float32"], strict=True)]
+    error, gap_error = (
+        statistics.stdev(each) / math.sqrt(len(SEEDS))
+        for each in (percents, gaps)
+    )
+    gap = f"{statistics.mean(gaps):+.2f} ± {gap_error:.2f}"
+    print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
+
+# %% [markdown]
+# Neither format costs a whole point. But call neither difference a result: three seeds hardly
+# know their own spread. On another processor, the same three put `bfloat16` only 0.14 ± 0.64
+# points ahead.
 #
 # ### Weights in bfloat16
 #

@@ -80,8 +80,7 @@ figures.show(*drawings.lives(accident, STEPS))
 # we take a *fingerprint* of their averages, a hash: change a single bit of the weights, and the
 # whole fingerprint changes.
 #
-# PyTorch's `state_dict` has a network's weights by name. Helpers such as `advance` are in
-# folded cells, here and further down.
+# `state_dict` gives a network's weights by name; helpers such as `advance` are in folded cells.
 
 
 # %% tags=["hide-input"]
@@ -153,9 +152,19 @@ print("checked: more than nine weights in ten differ")
 # isn't the run that you planned. If you compare two recipes that way, you may be comparing two
 # accidents.
 #
-# The other enemy of a large run is its size. The paper takes 4,096
-# images in every step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)).
-# `vitedu.budget` counts the memory of such a step, for a ViT-B/16 in float32:
+# Only the fingerprint gave it away, so it'll be our judge on this page. **How do you train what
+# doesn't fit into memory, on machines that don't last, and still get the same weights?**
+#
+# What should we have saved, besides the weights? Make yourself a list. Before you test it, we
+# slice the batch, save memory and share the work. In the end you'll kill a run eight times, and
+# its fingerprint has to stay the same. (Only where numbers are added in another order may the
+# [last digits](#When-bytes-differ) differ.)
+#
+# ## Cut the batch
+#
+# The paper takes 4,096 images in every step ([Dosovitskiy et al.
+# 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget` counts the memory of such a step, for
+# a ViT-B/16 in float32:
 
 # %%
 for batch_size in (4096, 256, 32):
@@ -163,14 +172,7 @@ for batch_size in (4096, 256, 32):
     print(f"{batch_size:5} images  {need.total / 1e9:6.1f} GB")
 
 # %% [markdown]
-# Your laptop may have 16 GB. So here's the question: **how do you train what doesn't fit,
-# on machines that don't last, and still get the same weights?**
-#
-# First we'll slice the batch, save memory and share the work. Then come the accidents: in the
-# end you'll kill a run eight times. The result has to be the same to the last bit. (Only where
-# numbers are added in another order may the [last digits](#When-bytes-differ) differ.)
-#
-# ## Cut the batch
+# Your laptop may have 16 GB, so 32 images would fit.
 #
 # Let $\ell_i$ be the loss of image $i$ in a batch of $n$ images. A step needs the gradient
 # $g$ of their mean, and that's a sum over the images. You can cut a sum into *slices*
@@ -345,7 +347,8 @@ assert 5.5 < kept / most < 7.5
 print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
-# By this count it's a third: three parts of work become four. Measured, it's only a quarter.
+# By this count it's a third: three parts of work become four. But count every multiply-add, and
+# it's only a quarter.
 # PyTorch doesn't repeat a block's last product, because the backward pass needs what goes into
 # it, but not what comes out.
 #
@@ -353,15 +356,14 @@ print("checked: the gradient is the same, to the last bit")
 # block runs again, it's about a sixth. The gradient is the same to the last bit, and so the
 # fingerprint would be, too.
 #
-# At the top of the page, a slice of 32 images took 5.2 GB. And now?
+# Without it, a slice of 32 images took 5.2 GB. And now?
 
 # %%
 need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
 print(f"{need.total / 1e9:.1f} GB")
 
 # %% [markdown]
-# Most of what's left is the weights, their gradients and Adam's means. The activations
-# themselves fall from 3.8 GB to 0.7.
+# Most of what's left is the weights, their gradients and Adam's means.
 #
 # ## Share the work
 #
@@ -372,11 +374,11 @@ print(f"{need.total / 1e9:.1f} GB")
 # on whichever machine.
 #
 # Take four processes, each with a gradient of a million numbers. If each sends it to the three
-# others, that's three million numbers per process. **How few can it be?**
+# others, that's three million numbers per process. Can it be fewer?
 #
 # Put them in a ring, and cut each gradient into four *chunks*. In the panels, a row is a
-# process and a column a chunk. All the gradients are ones, so a 3 is a sum with three
-# processes in it. A red frame marks what has just arrived.
+# process and a column a chunk. All the gradients are ones, so a 3 means that three
+# processes are in the sum. A red frame marks what has just arrived.
 
 # %% tags=["hide-input"]
 held = torch.ones(4, 4)
@@ -487,7 +489,7 @@ def worker(share, count, divide_by):
 # We take ten steps in two Python programs, done *right*, and then with two mistakes that people
 # really make. In the run "same images", both processes take the first share. In the run "sum",
 # nobody divides by two. The goal is where a single process ends, if it takes the same ten steps
-# on whole batches. Its whole way, from its first weights to its last, counts as 100 percent.
+# on whole batches. Call the distance from its first weights to its last 100 percent.
 #
 # **Which mistake ends further from the goal?**
 #
@@ -580,79 +582,19 @@ for name, ends in found.items():
 
 
 # %% [markdown]
-# None of them raises an error. Done right, two processes end where one does, except for last
-# digits, which change the fingerprint. With the same images you end further from the goal than
+# None of them raises an error. Done right, two processes end where one does, except for the
+# last digits. (So don't expect equal fingerprints here.) With the same images you end further from the goal than
 # you began, about as far as with ten steps on [other images](#Half-a-batch) (116%). The second
 # process worked for nothing. The sum hardly matters, because Adam divides by the gradient's
 # size. (Without Adam? Exercise 1.)
 #
-# And does sharing pay? Two folded cells give batches of 64 to a larger ViT, in one process, then
-# in two:
-
-
-# %% tags=["hide-input"]
-def images_per_second(count, number):
-    """Images per second of `count` processes, and all-reduce's share."""
-    torch.manual_seed(0)
-    model = ViT(28, 4, 1, 10, embed_dim=192, depth=6, num_heads=3, mlp_dim=768)
-    optimizer = AdamW(model.parameters())
-    rows = rows_of(0)[: 64 // count]
-    together = 0.0
-    for step in range(number + 1):
-        if step == 1:  # the first is slower
-            begin, together = time.perf_counter(), 0.0
-        optimizer.zero_grad()
-        F.cross_entropy(model(x[rows]), y[rows]).backward()
-        computed = time.perf_counter()
-        for weight in model.parameters() if count > 1 else ():
-            dist.all_reduce(weight.grad)
-            weight.grad /= count
-        together += time.perf_counter() - computed
-        optimizer.step()
-    spent = time.perf_counter() - begin
-    return number * count * len(rows) / spent, together / spent
-
-
-# %% tags=["hide-input"]
-RACE = """
-rank, count = int(sys.argv[1]), int(sys.argv[3])
-store = dist.FileStore(sys.argv[2], count)
-dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
-print(*images_per_second(count, int(sys.argv[4])))
-dist.destroy_process_group()
-"""
-
-
-# %% tags=["hide-input"]
-def race(count):
-    """What `images_per_second` says in the first of `count` processes."""
-    words = (folder / f"race {count}", count, 1 if TIER == "smoke" else 8)
-    racing = [
-        start([rows_of, images_per_second], RACE, rank, *words)
-        for rank in range(count)
-    ]
-    try:
-        told = [each.communicate(timeout=300)[0] for each in racing]
-    finally:
-        for process in racing:
-            process.kill()
-    return map(float, told[0].split())
-
-
-(one, _), (two, share) = race(1), race(2)
-print(f"{os.cpu_count()} processors: two processes are", end=" ")
-print(f"{two / one:.1f} times as fast as one")
-print(f"{share:.0%} of their time goes into adding up gradients")
-
-
-# %% [markdown]
-# Far from twice as fast, and adding up explains little of it. The rest we didn't measure; other
-# programs ran on the same machine. (PyTorch's own version is called [DDP](#DDP-and-FSDP).)
+# PyTorch's own version is called [DDP](#DDP-and-FSDP). (Are two processes [twice as
+# fast](#What-sharing-brings)?)
 #
 # ## Cut the run in two
 #
-# Back to the accident at the top. What should we have saved, besides the weights? Four more
-# things change from step to step: the optimizer with Adam's means, the average, the number of
+# Back to the accident at the top, and to your list. Besides the weights, four more things
+# change from step to step: the optimizer with Adam's means, the average, the number of
 # the step, and the state of the random numbers, from which the next images are drawn. A file
 # with all of them is called a *checkpoint*, too, though this one forgets nothing.
 
@@ -680,8 +622,8 @@ def put_back(run, saved):
 # %% [markdown] tags=["predict"]
 # `put_back`, in a folded cell, restores a run from such a file. Now we leave these things out,
 # one at a time, and finally everything but the weights. All runs take 60 more steps. How far
-# from the undisturbed average do they end? Again 100 percent is the whole way of the
-# undisturbed run. Losing the weights is the worst, of course.
+# from the undisturbed average do they end? As before, 100 percent is the distance that the
+# undisturbed run covers from start to end. Losing the weights is the worst, of course.
 #
 # **What's the worst to forget after them?**
 #
@@ -734,11 +676,12 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 # %% [markdown]
 # The number of the step! Forget a single integer, and you miss the goal by half of the whole
 # way. Forget everything but the weights, and it's hardly more. With nothing forgotten, you hit
-# it to the last bit. (The grey dots are three seeds, the bars and accuracies their means.)
+# it to the last bit. (*Random* is the state of the random
+# numbers. The grey dots are three seeds, the bars and accuracies their means.)
 #
 # Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
-# the step, the run even reads *more* digits. The schedule begins anew, so the learning rate is
-# still high at the end, and in so few steps, large ones may simply get further.
+# the step, the run even reads *more* digits. Its schedule begins anew, so the learning rate is
+# still high at the end. In a run this short, larger steps may simply get further.
 #
 # The average has nearly caught up by itself. The optimizer hasn't: Adam begins with empty means,
 # and takes another way.
@@ -840,14 +783,16 @@ starts = [life(run_file, kill_at) for kill_at in [*moments, None]]
 figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
-# Each new start goes back to the last whole checkpoint. Look at the kill after step 40: the next
+# Each new start goes back to the last whole checkpoint. What's light red is done twice:
+# that's the price of an accident. Look at the kill after step 40: the next
 # line begins not at 40 but at 35. The file for step 40 didn't have its name yet, and the old one
 # was still whole. The same happened at 55. (The picture can't tell whether the writing had
 # begun. In [a harder test](#Beyond-a-rename) it had in 12 of 20 kills, and the weights were
 # still equal.)
 #
-# And where did our run end? For comparison, here are the same steps in one go. (Their images
-# come from `rows_of`, so it's another run than the one at the top.)
+# And where did our run end? We compare it with the same steps in one go, and print the two
+# fingerprints from the top above them. (With images from `rows_of` it's another run, so only
+# look within each pair.)
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -856,8 +801,13 @@ undisturbed = new_run()
 for step in range(STEPS):
     one_step(undisturbed, rows_of(step))
 kills = sum(start.is_killed for start in starts)
-print(f"undisturbed    {fingerprint(undisturbed)}")
-print(f"killed {kills} times {fingerprint(killed)}")
+for name, run in {
+    "at the top, in one go": whole,
+    "at the top, interrupted": again,
+    "here, in one go": undisturbed,
+    f"here, killed {kills} times": killed,
+}.items():
+    print(f"{name:24} {fingerprint(run)}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert killed["step"] == STEPS and kills == len(moments)
@@ -869,9 +819,9 @@ for ours, theirs in zip(*pair, strict=True):
 print("checked: Adam's means are the same bytes as well")
 
 # %% [markdown]
-# The same bytes, and Adam's means agree as well. At the top of the page, one accident was enough
-# for two different fingerprints. Now there were eight, and nobody could tell from the result
-# that they ever happened. (That's on [one processor with one thread](#When-bytes-differ).)
+# At the top, one accident was enough for two different fingerprints. Now there were eight, and
+# nobody could tell from the result that they ever happened: the same bytes, and Adam's means
+# agree as well. (That's on [one processor with one thread](#When-bytes-differ).)
 #
 # ## What to take with you
 #
@@ -959,10 +909,75 @@ assert (found["sum"] - alone).norm() < 0.01 * way
 assert 0.8 < off < 1.2
 print("checked: two processes end where one does, to ten digits")
 
+
 # %% [markdown]
 # The difference is about as long as the gradient itself: with so few images, most of it is
 # noise. Adam rescales whatever it gets, noise included. That's why it hardly notices a sum
 # instead of a mean: twice the gradient is nearly the same step.
+#
+# ### What sharing brings
+#
+# Does sharing pay? Two folded cells give batches of 64 to a larger ViT, in one process, then in
+# two:
+
+
+# %% tags=["hide-input"]
+def images_per_second(count, number):
+    """Images per second of `count` processes, and all-reduce's share."""
+    torch.manual_seed(0)
+    model = ViT(28, 4, 1, 10, embed_dim=192, depth=6, num_heads=3, mlp_dim=768)
+    optimizer = AdamW(model.parameters())
+    rows = rows_of(0)[: 64 // count]
+    together = 0.0
+    for step in range(number + 1):
+        if step == 1:  # the first is slower
+            begin, together = time.perf_counter(), 0.0
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        computed = time.perf_counter()
+        for weight in model.parameters() if count > 1 else ():
+            dist.all_reduce(weight.grad)
+            weight.grad /= count
+        together += time.perf_counter() - computed
+        optimizer.step()
+    spent = time.perf_counter() - begin
+    return number * count * len(rows) / spent, together / spent
+
+
+# %% tags=["hide-input"]
+RACE = """
+rank, count = int(sys.argv[1]), int(sys.argv[3])
+store = dist.FileStore(sys.argv[2], count)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+print(*images_per_second(count, int(sys.argv[4])))
+dist.destroy_process_group()
+"""
+
+
+# %% tags=["hide-input"]
+def race(count):
+    """What `images_per_second` says in the first of `count` processes."""
+    words = (folder / f"race {count}", count, 1 if TIER == "smoke" else 8)
+    racing = [
+        start([rows_of, images_per_second], RACE, rank, *words)
+        for rank in range(count)
+    ]
+    try:
+        told = [each.communicate(timeout=300)[0] for each in racing]
+    finally:
+        for process in racing:
+            process.kill()
+    return map(float, told[0].split())
+
+
+(one, _), (two, share) = race(1), race(2)
+print(f"{os.cpu_count()} processors: two processes are", end=" ")
+print(f"{two / one:.1f} times as fast as one")
+print(f"{share:.0%} of their time goes into adding up gradients")
+
+# %% [markdown]
+# That's far from twice as fast, and adding up explains little of it. Other programs ran on the
+# same machine, so don't take this for a verdict.
 #
 # ### DDP and FSDP
 #

@@ -173,7 +173,7 @@ figures.show(*drawings.dialects(table))
 # * **The name.** That's only text. Between timm's arrays and torchvision's, nothing else
 #   differs.
 # * **What's stacked.** timm and torchvision stack the matrices of queries, keys and
-#   values into one tall array, where the values come last. The other two keep three.
+#   values into one tall array, where the values come last. The other two keep three arrays.
 # * **The order of the axes.** The authors use JAX, Google's library. A matrix of weights,
 #   or *kernel*, is stored as (in, out) there, and they compute $x W$. PyTorch stores (out,
 #   in) and computes $x A^\top$ with $A = W^\top$. So from JAX to PyTorch, you have to
@@ -185,7 +185,7 @@ figures.show(*drawings.dialects(table))
 # ## A dialect in two small functions
 #
 # Let's read the authors' file, because it differs from ours in all three ways. Here's what it
-# holds, without the other eleven blocks, and without arrays of a single axis, which only need
+# holds. The other eleven blocks are left out, and so are arrays of a single axis, which only need
 # another name. (The "…" is `Transformer/encoderblock_0`.)
 
 # %%
@@ -314,7 +314,8 @@ say(logits)
 # %% [markdown]
 # It looks good. But so did the cat, so let's ask another program. timm can read `authors.npz`,
 # too, with code of its own. We give it the photographs, not our tensor, so it also scales, crops
-# and normalises them itself. Its logits are in `reference`.
+# and normalises them itself. (Given our pixels, it would say candle, too.) Its logits are in
+# `reference`.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -358,7 +359,6 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 # place](#When-the-logits-disagree).)
 #
 # And the network that saw a candle is found out, because timm started from the photographs.
-# Given the same pixels, timm would have said candle, too.
 #
 # ## One forgotten line
 #
@@ -382,6 +382,7 @@ broken = ViT().double()
 print(broken.load_state_dict(careless, strict=True))
 say(broken(images))
 
+
 # %% [markdown]
 # "All keys matched successfully", and Hopper is a coil. A strict load compares names and
 # shapes, and a square matrix keeps its shape when you transpose it. Every block has four
@@ -404,28 +405,13 @@ say(broken(images))
 # Let's go wrong on purpose, in ten ways. (By *right* we mean the way timm runs this
 # checkpoint. Some of the ten are only another library's habits.)
 #
-# Three are in the settings of the network: twelve heads instead of three, the tanh GELU,
-# and an epsilon of $10^{-5}$. Four are in the way a photograph is prepared: ImageNet's mean
-# and deviation, pixels from 0 to 1, bilinear resizing, and the whole photograph *squashed*
-# to 224×224, where timm cuts a square out of the middle.
-
-# %% tags=["hide-input"]
-SETTINGS = {
-    "12 heads, not 3": {"num_heads": 12},
-    "tanh GELU": {"gelu": "tanh"},
-    "epsilon 1e-5": {"norm_eps": 1e-5},
-}
-PICTURES = {
-    "ImageNet mean, std": IMAGENET,
-    "pixels 0 to 1": {"mean": 0.0, "std": 1.0},
-    "squashed": {"crop": None},
-    "bilinear resize": {"interpolation": "bilinear"},
-}
-
-
-# %% [markdown]
-# Two are in the arrays. The first exchanges queries and keys. The second reads the table of
-# positions column by column, though it was written line by line.
+# * Three are in the settings of the network: twelve heads instead of three, the tanh GELU,
+#   and an epsilon of $10^{-5}$.
+# * Five are in the photograph: ImageNet's mean and deviation, pixels from 0 to 1, bilinear
+#   resizing, the whole photograph *squashed* to 224×224, where timm cuts a square out of the
+#   middle, and a classic: libraries like OpenCV read blue first, then green, then red (BGR).
+# * Two are in the arrays. One exchanges queries and keys. The other reads the table of positions
+#   column by column, though it was written line by line. Here they are:
 
 
 # %%
@@ -443,9 +429,20 @@ def positions_by_column(state):
 
 
 # %% [markdown]
-# And one is a classic: some libraries, like OpenCV, read a photograph with blue first, then
-# green, then red (BGR). `spoiled`, in a hidden cell, takes the name of a mistake, and gives you
-# a network that makes it.
+# `spoiled`, in a hidden cell, takes the name of a mistake, and gives you a network that makes it.
+
+# %% tags=["hide-input"]
+SETTINGS = {
+    "12 heads, not 3": {"num_heads": 12},
+    "tanh GELU": {"gelu": "tanh"},
+    "epsilon 1e-5": {"norm_eps": 1e-5},
+}
+PICTURES = {
+    "ImageNet mean, std": IMAGENET,
+    "pixels 0 to 1": {"mean": 0.0, "std": 1.0},
+    "squashed": {"crop": None},
+    "bilinear resize": {"interpolation": "bilinear"},
+}
 
 # %% tags=["hide-input"]
 EDITS = {
@@ -533,18 +530,19 @@ print(f"{record['hardware']}, {record['date']}")
 # each other only.)
 #
 # **At the top, next to nothing is left.** With twelve heads, each head sees only 16 numbers
-# of a query and of a key, where it had learned to use 64. (And here's why q and k [can't be
-# swapped](#The-wrong-way-round).)
+# of a query and of a key, where it had learned to use 64. Why q and k can't be swapped is in [the
+# second reading](#The-wrong-way-round).
 #
-# **In the middle, just enough is left to fool you,** from the positions down to the pixels
-# from 0 to 1. You'd take it for a weak network, and start to fine-tune it. (How much you lose
+# **In the middle, enough is left to fool you,** from the positions down to the pixels from 0 to 1.
+# You'd take it for a weak network, and start to fine-tune it. (How much you lose
 # depends on the network and the photographs: Olive's ViT-B/16 lost only five points to
 # ImageNet's six numbers.)
 #
 # **At the bottom, accuracy is blind.** With the tanh GELU or the wrong epsilon, not one of
 # the thousand answers changes, although the dots show that the logits do. (The largest logit of
-# our three photographs was 15, so the GELU's 0.05 is three thousandths of that.) Squashed and
-# bilinear photographs make a difference [too small to mean anything](#The-whole-table).
+# our three photographs was 15, so the GELU's 0.05 is three thousandths of that.) With squashed and
+# bilinear photographs, many answers change, but about as many become right as wrong, so [the
+# count](#The-whole-table) hardly moves.
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one. First
 # > compare *logits* with another program's, and let that program prepare the photograph
@@ -718,7 +716,8 @@ def compare(file, rules=None):
 
 
 # %% [markdown] tags=["predict"]
-# Your class reads all three. **Which one brings the candle back?**
+# timm and transformers save a folder, with a JSON file beside the weights. torchvision saves the
+# arrays alone. Your class reads all three. **Which one brings the candle back?**
 #
 # * timm's
 # * transformers'
@@ -732,9 +731,8 @@ for file in answered:
 # With the same pixels, all three agree to the last digits of float64, so every array has
 # arrived. But with pixels of its own, your class sees the candle again.
 #
-# timm and transformers save a folder, in which a JSON file says how to prepare a photograph.
-# torchvision saves a single file that can't say it. (We had told torchvision itself.) So `load`
-# assumes torchvision's habits: the six numbers from the top of this page, and another way to
+# The JSON files say how to prepare a photograph, and torchvision's file can't say it. (When
+# torchvision itself answered, we had told it.) So `load` assumes torchvision's habits: the six numbers from the top of this page, and another way to
 # shrink and crop, which makes the bow tie. You know what these weights want, though:
 
 # %% tags=["nbval-ignore-output"]
@@ -758,9 +756,8 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 
 # %% [markdown]
 # The candle is out. Three files that other people's code wrote, and your one class gives each
-# library its own answers back, once it knows how the photographs were prepared. (With
-# transformers, two thousandths are left. They're in the pixels, since there torchvision's code
-# has shrunk the photographs, and its *bicubic* isn't quite Pillow's.)
+# library its own answers back, once it knows how the photographs were prepared. ([With
+# transformers](#Two-thousandths), two thousandths are left, all in the pixels.)
 #
 # ## What to take with you
 #
@@ -889,6 +886,11 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
 # small enough? In float32 two programs differ by about a millionth of the largest number.
 # A wrong epsilon, in the figure above, moves a logit by less than a ten-thousandth of the
 # largest: a careless tolerance lets it through.
+#
+# ### Two thousandths
+#
+# transformers prepares its photographs with torchvision's code, whose *bicubic* isn't quite
+# Pillow's. That's where its two thousandths come from: let Pillow shrink them, and they're gone.
 #
 # ### There and back
 #

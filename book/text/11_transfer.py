@@ -562,8 +562,8 @@ with torch.no_grad():
 
 # %% [markdown]
 # Now fetch your answers! Two networks sort the same twelve photographs, which neither has
-# been trained on. One is the network that you've just trained, on ten of each. In the other
-# only the head was trained, but on all 1,768. (We ran it beforehand.)
+# been trained on. One is the network that you've just trained, on ten of each. The other took
+# your step on all 1,768. (We ran it beforehand.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 sixty = torch.tensor(frozen["sixty/224"]["answers"])
@@ -580,10 +580,10 @@ for name, many in right.items():
 print("you      ?")
 
 # %% [markdown]
-# How did you do? (Twelve of twelve is luck: of all sixty, that network gets 49.)
+# How did you do? (Twelve of twelve is luck: of all sixty, that network gets 56.)
 #
-# Look at no. 9. Would you have called it paper? TrashNet's authors did, and the network that
-# has seen 1,768 of *their* labels does, too. Train it on your own
+# Look at no. 9. Would you have called it paper? TrashNet's authors did, and so does a
+# network that has seen 1,768 of *their* labels. Train it on your own
 # things, and it learns what *you* call them. When you began this page, it had none of these six
 # words.
 #

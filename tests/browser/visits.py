@@ -98,13 +98,16 @@ TWO_OF_EACH_LOOK = """() => {
   }
 }"""
 # While axe looks, code is without the spans that no rule then asks for: a
-# look's third and later, which were most elements of a page.
+# look's third and later, which were most elements of a page; and so are tables
+# without the paragraph in each of the ledger's thousands of cells.
 WITHOUT_PLAIN_SPANS = """async (options) => {
-  const plain = "span[class]:not(:has([data-look], [id], a))";
-  const pairs = [...document.querySelectorAll("pre, dt.sig")].map((each) => {
+  const plain = ":is(span[class], td > p):not(:has([data-look], [id], a))";
+  const dense = document.querySelectorAll("pre, dt.sig, table");
+  const pairs = [...dense].map((each) => {
     const fewer = each.cloneNode(true);
-    for (const span of fewer.querySelectorAll(plain))
-      if (span.attributes.length === 1) span.replaceWith(...span.childNodes);
+    for (const one of fewer.querySelectorAll(plain))
+      if (one.attributes.length === (one.tagName === "SPAN" ? 1 : 0))
+        one.replaceWith(...one.childNodes);
     fewer.normalize();
     each.replaceWith(fewer);
     return [each, fewer];

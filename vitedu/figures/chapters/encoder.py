@@ -255,7 +255,7 @@ def parts(
     `beside` more columns of words under their heads, about the first of the
     photographs `pictures`, (3, h, w) in 0..1.
     """
-    width, left, right, high, head = 500, 84, 86, 44, 118
+    width, left, right, high, head = 500, 82, 92, 44, 118
     wide = (width - left - right) / len(pictures)
     height = head + len(guesses) * high + 2
     figure, axes = canvas(width, height, opaque=True)

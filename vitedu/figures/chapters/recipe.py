@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import (
+    ATTENTION,
     CLASS,
     DARK,
+    GREY,
     NIGHT,
     PALE,
     PATCHES,
     POSITIONS,
     STREAM,
 )
+from vitedu.figures.photos import draw_picture
 from vitedu.figures.schematic import arrow, canvas, column, label, line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 LETTERS = 17  # of a row's name, before it is broken
 # what an ingredient changes, and its colour
@@ -267,6 +271,36 @@ def plane(
     return figure, (
         "A map: percent right of the pictures that a run learned from, to the "
         "right, and of held-out ones, upwards; on the diagonal they are equal. "
+        f"{'; '.join(told)}."
+    )
+
+
+def answered(
+    pictures: "Mapping[str, Tensor]", answers: Sequence[Sequence[str]]
+) -> "tuple[Figure, str]":
+    """Pictures by class, five in a row; below each name, what runs answered."""
+    rows = -(-len(pictures) // 5)
+    figure, grid = chart(WIDTH, 1.75 * rows, rows, 5, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    told = []
+    for axes, (name, picture), said in zip(
+        grid.flat, pictures.items(), answers, strict=False
+    ):
+        draw_picture(axes, picture)
+        marked = [f"{'✓' if one == name else '✗'} {one}" for one in said]
+        look = {"ha": "center", "va": "bottom"}
+        for line_up, words in enumerate(reversed((name.upper(), *marked))):
+            color = ATTENTION if words.startswith("✓") else GREY
+            bold = "bold" if words.startswith("✓") else "normal"
+            if words == name.upper():
+                color = DARK
+            point = (picture.shape[-1] / 2 - 0.5, -0.5)
+            up = (0, 3 + 13 * line_up)
+            note(axes, words, point, up, 10, color=color, weight=bold, **look)
+        told.append(", ".join((name.upper(), *marked)))
+    return figure, (
+        "A picture of each class, with what the first run and the last say. "
         f"{'; '.join(told)}."
     )
 

@@ -190,7 +190,7 @@ def lives(
 ) -> "tuple[Figure, str]":
     """A line for each start of a program, from its first step to its last.
 
-    Grey lines mark every `saves` steps.
+    Grey lines mark every `saves` steps; what's done again is light red.
     """
     figure, axes = chart(WIDTH, 0.3 * len(starts) + 1.0)
     for number, life in enumerate(starts, start=1):
@@ -198,10 +198,13 @@ def lives(
         axes.plot([life.first, life.last], [number] * 2, color=NIGHT, **look)
         style, color = ("X", CLASS) if life.is_killed else ("o", ATTENTION)
         axes.plot(life.last, number, style, color=color, ms=11, zorder=3)
-    axes.set_yticks(range(1, len(starts) + 1))
+        for after in starts[number : number + 1]:  # the next one, if any
+            again = {"lw": 11, "color": CLASS, "alpha": 0.35}
+            axes.hlines(number, after.first, life.last, **again)
+    places = range(1, len(starts) + 1)
+    axes.set_yticks(places, [f"start {place}" for place in places])
     axes.set(xlim=(0, 1.04 * steps), ylim=(len(starts) + 0.6, 0.4))
     axes.set_xlabel("step", fontsize=11)
-    axes.set_ylabel("start", fontsize=11)
     axes.set_xticks(range(0, steps + 1, 20))
     axes.tick_params(labelsize=11)
     bare(axes)
@@ -219,6 +222,8 @@ def lives(
         axes.grid(axis="x", which="both", alpha=0.5)
         look |= {"ha": "right"}
         note(axes, "grey lines: saves", (0.98 * steps, 1), (0, 0), **look)
+        words = "light red: done twice"
+        note(axes, words, (0.98 * steps, 2), (0, 0), **look)
     alt = (
         f"{len(starts)} starts of one program. It was killed after step "
         f"{', '.join(map(str, kills))}; each new start begins at the last "

@@ -169,8 +169,8 @@ def gradients(sizes: Tensor, scales: Sequence[float]) -> "tuple[Figure, str]":
     }
     for words, middle in names.items():
         look = {"ha": "center", "va": "top", "fontsize": 12, "color": DARK}
-        place = panels[-1].get_xaxis_transform()
-        panels[-1].text(middle, 0.95, words, transform=place, **look)
+        place = panels[0].get_xaxis_transform()
+        panels[0].text(middle, 0.95, words, transform=place, **look)
     ticks = range(-45, 20, 15)
     panels[-1].set_xticks(ticks, [f"$2^{{{tick}}}$" for tick in ticks])
     panels[-1].tick_params(labelsize=12)
@@ -315,10 +315,11 @@ def _legend(figure: "Figure", colors: Mapping[str, str]) -> None:
     """Names beside squares of their colours, above the axes."""
     from matplotlib.patches import Patch
 
-    squares = [Patch(color=color) for color in colors.values()]
+    # matplotlib fills columns, and we read rows
+    names = [name for first in range(3) for name in [*colors][first::3]]
     figure.legend(
-        squares,
-        [*colors],
+        [Patch(color=colors[name]) for name in names],
+        names,
         loc="outside upper center",
         ncols=3,
         fontsize=11,

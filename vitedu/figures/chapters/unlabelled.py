@@ -340,7 +340,7 @@ def gained(
     """
     equal = equal or {}
     figure, axes = chart(WIDTH, 2.6)
-    told = []
+    told, named = [], False
     starts = [STARTS[name] for name in ("scratch", "mae-mnist")]
     for row, (kind, (metrics, *names)) in enumerate(kinds.items()):
         pair = [metrics[name] for name in names]
@@ -364,14 +364,17 @@ def gained(
         if kind in equal:
             seeds = equal[kind]["per_seed"]
             look = {"color": DARK, "marker": "s", "s": 34, "zorder": 3}
-            label = "from scratch, as much compute"
+            label = None if named else "scratch, as much compute"
+            named = True
             axes.scatter(seeds, [row - 0.2] * len(seeds), label=label, **look)
             told[-1] += ", from scratch with as much compute "
             told[-1] += f"{equal[kind]['value']:.0f}%"
     axes.set_yticks(range(len(kinds)), list(kinds))
     axes.set_ylim(len(kinds) - 0.4, -0.4)
     axes.set(xlabel="new pictures right (%)", xlim=(0, 107))
-    axes.legend(frameon=False, fontsize=10, loc="upper left")
+    look = {"frameon": False, "fontsize": 10, "ncols": 3, "columnspacing": 1}
+    look |= {"handlelength": 1, "handletextpad": 0.3, "borderaxespad": 0}
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.02), **look)
     bare(axes)
     return figure, (
         "Percent of new pictures right, from 1,000 labels and in as many "

@@ -220,7 +220,7 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
     far.set_xlim(low / 3, high * 3)
     far.minorticks_off()
     far.grid(axis="x", alpha=0.3)
-    far.set_xlabel("largest change\nof a logit", fontsize=11)
+    far.set_xlabel(f"largest change of a\nlogit, of all {total:,}", fontsize=11)
     far.tick_params(left=False)
     for axes in (left, far):
         bare(axes)

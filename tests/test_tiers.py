@@ -39,8 +39,8 @@ CHAPTERS = {
 BLOCK_STEPS = {
     # 137 epochs of 50,000 digits
     "05": 137 * 782 * 2,
-    # two whole runs and two of two epochs
-    "06": (2 * 40 + 2 * 2) * 391 * 4,
+    # three whole runs and two of two epochs
+    "06": (3 * 40 + 2 * 2) * 391 * 4,
     # nine runs of two epochs, three of one, and a thousand steps beside them
     "07": (9 * 2 * 313 + 3 * 200 + 1_000) * 2,
     # the runs at the top, the omissions with three seeds, and the undisturbed

@@ -47,10 +47,9 @@ figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 # at its own patch alone. A head that looks at all patches equally would be on the dashed
 # line.
 #
-# The early blocks do what you'd expect: some heads stay close to home, others look far
-# away. Now look at the last three blocks. Every head is *above* the line. Each looks farther
-# away than a head that looks everywhere! **How can anybody look farther than
-# everywhere?**
+# The early blocks do what you'd expect: some heads stay close to home, others look far away.
+# But in the last three blocks, every head is *above* the line. Each looks farther away than a
+# head that looks everywhere! **How can anybody look farther than everywhere?**
 #
 # Make a guess before you go on. Is there a mistake in our measure? Is it the class token,
 # which sits nowhere? Or is there something out there that all of them look at?
@@ -155,12 +154,12 @@ print(f"{share:.0%} to the corners, {away:.0f} pixels away")
 print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
-# All four corners, in each of the five photographs! (We haven't drawn the cat. Above the
-# others is the model's answer. Astronauts aren't among its thousand classes, hence the
-# bobsled.) Four fifths of 161 and one fifth of 113 are about 150, and that's where the dots
+# All four corners, in each of these, and in the cat, which isn't drawn! Above each photograph
+# is the model's answer: astronauts aren't among its thousand classes, hence the bobsled. Four
+# fifths of 161 and one fifth of 113 are about 150, and that's where the dots
 # of block 11 are. The riddle is solved.
 #
-# But it's a strange solution. What could be so interesting in the corners of a photograph?
+# But what could be so interesting in the corners of a photograph?
 #
 # ## A single neuron
 #
@@ -188,13 +187,13 @@ figures.show(*inside.growth(long, shares))
 
 # %% [markdown]
 # In block 8 they explode. From then on they're twenty to forty times as long as a typical
-# token, and soon the patches give them more than half of their attention. Let's call them
+# token, and a little later they get more than half of the patches' attention. Let's call them
 # *giants*: tokens more than four times as long as the median token.
 #
 # Who makes them? A block has two halves, attention and MLP. In block 8 the corners are still
-# short after the attention, so it's the MLP. For each token it first computes 768 hidden
-# numbers, its *neurons*. Then each neuron adds a vector of its own to the token: the higher its
-# number, the longer the vector. So how much does each neuron add to a corner?
+# short after the attention, so it's the MLP. For each token it first computes its 768 hidden
+# *neurons*. Then each neuron adds a vector of its own to the token: the louder the neuron, the
+# longer the vector. So how much does each neuron add to a corner?
 
 # %%
 x = model.embed(images)
@@ -216,13 +215,12 @@ for neuron in at_corners.topk(3).indices.tolist():
     print(f"neuron {neuron}    {told}")
 
 # %% [markdown]
-# A single neuron! On these photographs, number 417 says "I'm a corner", loudly, and is silent
+# A single neuron! On these photographs, neuron 417 says "I'm a corner", loudly, and is silent
 # everywhere else. Does the network need it? Set the neuron's column in the second matrix
 # to zero, and see what you lose. We've done it on a thousand photographs, one for each class
 # of ImageNet. In a second run, we took the four corner tokens away before the first block, so
 # that nobody could look at them; in a third, four patches around the middle. Here's what each
-# adds to the loss, which is 0.69 to begin with. (The thin lines are two standard errors to
-# each side.)
+# adds to the loss, which is 0.69 to begin with:
 
 # %% tags=["hide-input"]
 seen = results.read("inside-photographs")["metrics"]
@@ -243,10 +241,10 @@ costs(
     neuron_417__silent="corners/the giants' neuron silent",
 )
 
-
 # %% [markdown]
-# The middle is hardly missed. The corners cost 0.19, and the neuron alone even more: 0.28,
-# for one column of one matrix! Whatever the corners are for, the network needs them.
+# The middle is hardly missed. The corners cost 0.19, or 43 right answers in a thousand, and the
+# neuron alone even more, for one column of one matrix! Whatever the corners are for, the
+# network needs them.
 #
 # ## How does it know that it's a corner?
 #
@@ -254,11 +252,32 @@ costs(
 # can know a corner by what's in the photograph there, or by its *position*: the vector that
 # each of the 196 patches gets from a table ([chapter 4](04_vit.ipynb)). Could that be enough?
 #
-# Let's see how alike positions are. Their *cosine* is 1 for the same direction, 0 at a right angle,
-# −1 for opposite ones. That's the dot product, once both have length 1:
+# Let's give the network nothing else. We paint all 196 patches grey: each shows the *mean
+# patch*, the average of our photographs' patches.
+
+# %% tags=["hide-input"]
+embedded = model.embed(images)
+blank = (embedded - model.pos_embed)[:, 1:].mean(dim=(0, 1), keepdim=True)
+x = model.pos_embed + F.pad(blank.expand(1, 196, -1), (0, 0, 1, 0))
+x[:, 0] = embedded[0, 0]  # the class token
+for before in model.blocks[:7]:
+    x = before(x)
+x = x + block.attn(block.norm1(x))
+alone = block.mlp.act(block.mlp.fc1(block.norm2(x)))[0, :, 417]
+alone = alone * block.mlp.fc2.weight[:, 417].norm()
+told = ", ".join(f"{each:.0f}" for each in alone[CORNERS])
+print(f"neuron 417 adds to the corners: {told}")
+print(f"and at most to any other patch: {abs(alone[usual]).max():.0f}")
 
 
-# %%
+# %% [markdown]
+# It's enough: the positions alone tell the neuron all four corners, and nothing else. Are
+# they alike? Their *cosine* is 1 for the same direction, 0 at a right angle, −1 for opposite
+# ones. On the left is A's with all others; on the right is such a map for every third patch,
+# each in its patch's place and brightest there.
+
+
+# %% tags=["hide-input"]
 def position_similarity(pos_embed):
     """(1, 1 + n, d) -> (n, n): the cosine of every two positions."""
     rows = F.normalize(pos_embed[0, 1:], dim=-1)  # without the class token
@@ -267,36 +286,28 @@ def position_similarity(pos_embed):
 
 alike = position_similarity(model.pos_embed)
 alike = alike.view(14, 14, 14, 14)  # row, column, and another row, column
-
-# %% tags=["nbval-check-output", "hide-cell"]
-assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
-print("checked: the same as vitedu.interpret.position_similarity")
-
-# %% [markdown]
-# On the left you see how much the position of one patch, A, is like those of all others. On
-# the right is such a map for every third patch, each in its patch's place.
-
-# %% tags=["hide-input"]
 table = {"one patch": alike[4:5, 6:7], "every third patch": alike}
 letters = {(4, 6): "A", (7, 8): "B", (12, 6): "C"}
 figures.show(*inside.crosses(table, step=3, columns=2, marked=letters))
 print(f"A and B, which is near:           {alike[4, 6, 7, 8]:5.2f}")
 print(f"A and C, far in the same column:  {alike[4, 6, 12, 6]:5.2f}")
 
+# %% tags=["nbval-check-output", "hide-cell"]
+assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
+print("checked: the same as vitedu.interpret.position_similarity")
+
 # %% [markdown]
-# A is far more like C than like B, though B is nearer. It's the *cross* that you know from
-# chapter 4, the patch's row and its column, with gaps here and there. The network has made itself
-# graph paper. (It isn't a law. Two smaller networks of this book [have no such
-# crosses](#Four-ways-to-train-a-table).)
+# A is far more like C than like B, though B is nearer. The network has made itself graph
+# paper: each patch's row and column form the *cross* that you know from chapter 4. (Two
+# smaller networks of this book [have no such crosses](#Four-ways-to-train-a-table).)
 #
 # ## Position or picture?
 #
-# So a token could know that it's in a corner. Does it go by that, or by the photograph?
+# So position *can* be enough. But in a photograph, does the network go by that?
 
 # %% [markdown] tags=["predict"]
-# Let's keep the corner tokens, but paint all four grey: each one shows the *mean patch*,
-# the average of many photographs' patches, and has only its position left. **How much of
-# the 0.19 remains?**
+# Let's keep the photograph, but paint its four corners grey, so that they've only their
+# positions left. **How much of the 0.19 remains?**
 #
 # * nearly all: what's in the corners matters
 # * about a quarter
@@ -315,13 +326,12 @@ there = seen["corners/positions swapped"]["of_them_there"]
 print(f"swapped  {there:.1f} giants per photograph, in the middle")
 
 # %% [markdown]
-# About a quarter. But grey costs as much in the middle, perhaps because the network has never
-# seen such a patch. What's in a corner counts a little: only seven in ten grey corners become
-# giants.
+# About a quarter, and grey costs as much in the middle. What's in a corner counts a little,
+# though: three in ten grey corners stay small.
 #
 # And the last bar? There, the corners and four patches in the middle have swapped their
-# positions, and nothing else. Now the giants are in the middle! It's mostly the position that
-# makes them. (Perhaps the 0.05 is for eight patches out of place.)
+# positions, and nothing else. Now the giants are in the middle! So it's mostly the position
+# that makes them.
 #
 # ## Nothing to give
 #
@@ -372,15 +382,16 @@ print(
 )
 
 # %% [markdown]
-# In this block, the longest tokens have the least to say! A giant's value is a tenth as long as
+# In this block, the longest tokens have the least to say! (A block's norm takes a token's length
+# away before its value is computed.) A giant's value is a tenth as long as
 # that of another patch, and nearly the same in every photograph. If you look at a giant, you
 # take home next to nothing.
 #
-# And perhaps that's the point. A head's weights have to sum to 1, even where it finds nothing
-# worth looking at. So it needs somewhere to look that does no harm. (In language models such
-# tokens are called *attention sinks*.) That may also be why the neuron cost more than the corners
+# Perhaps that's the point. A head's weights have to sum to 1, even where nothing is worth
+# looking at, so it needs somewhere to look that does no harm. (In language models such tokens
+# are called *attention sinks*.) That may also be why the neuron cost more than the corners
 # themselves. With the neuron silent, all still look at the corners a lot, and now they take
-# something home.
+# something home. So length alone doesn't draw them. What else does, we don't know.
 #
 # Tokens like these were first found in large models, in background patches at no fixed
 # place ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
@@ -445,8 +456,7 @@ panels |= {"moved out": norms[2], "rocket, moved out": norms[4]}
 figures.show(*inside.norms(panels))
 
 # %% [markdown]
-# All four are among the registers, which we've drawn below the picture, from the top left corner
-# to the bottom right. Here are the distances again, and the registers' share of the attention:
+# All four are among the registers, drawn below the picture. Here are the distances again:
 
 # %% tags=["hide-input"]
 far_after = interpret.attention_distance(maps_after, (14, 14), 16)
@@ -457,9 +467,9 @@ kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
 print(f"in block 11, {kept:.0%} goes to the registers")
 
 # %% [markdown]
-# Hardly any head looks farther than everywhere any more. Don't celebrate that, though: the heads
-# do what they did before, and registers, like the class token, just don't count towards the
-# distance. On the site you can do all of it by hand, photograph by photograph:
+# Hardly any head looks farther than everywhere any more, since registers, like the class
+# token, don't count towards the distance. The heads do what they did before. On the site you
+# can do all of it by hand:
 
 # %% tags=["remove-cell"]
 INNER = torch.tensor([61, 66, 131, 136])  # four in the middle
@@ -507,21 +517,20 @@ inside.Corners(pictures, found, rows, model.class_names)
 # ## What did it look at?
 #
 # With the giants out of the way, we can ask what everybody wants to know: which patches made
-# the answer? You could draw the class token's attention in the last block. But by then a token
-# isn't its patch any more: it has been mixed with others in eleven blocks. That's why the paper
-# uses *rollout*, which [follows the mixing](#Follow-the-mixing) from the first block to the last.
-# And then there's the *gradient*: how much does the answer change if you change a patch's pixels a
-# little?
+# the answer? You could draw the class token's attention in the last block. But by then a
+# token isn't its patch any more: it has been mixed with others in eleven blocks. That's why
+# the paper uses *rollout*, which [follows the mixing](#Follow-the-mixing) from the first
+# block to the last. And then there's the *gradient*: how much does the answer change if you
+# change a patch's pixels a little?
 #
-# Don't choose by looking. A map that shows the object is what you'd have drawn yourself, which
-# makes it easy to believe. But there's a test. If a map's bright patches made the answer, it
-# should fall apart without them. So take away the patches that the map calls most important,
-# first a tenth of all patches, then more: no token may look at them any more. How probable
-# does the model find its original answer now?
+# Don't choose by looking: a map that shows the object is easy to believe. But there's a test.
+# If a map's bright patches made the answer, it should fall apart without them. So take away
+# the patches that the map calls most important, first a tenth of all patches, then more: no
+# token may look at them any more. How probable does the model find its original answer now?
 
 # %% [markdown] tags=["predict"]
-# The three maps and a random order compete on the thousand photographs. (In all of them the
-# corners stay, since you know what they cost.) **Which order hurts the answer most?**
+# The three maps and a random order compete on the thousand photographs. (No order may
+# remove the corners, since you know what they cost.) **Which order hurts the answer most?**
 #
 # * rollout
 # * the class token's attention in the last block, a mean over its heads
@@ -535,10 +544,11 @@ figures.show(*inside.removal(curves))
 
 # %% [markdown]
 # The simplest map wins. The lower a curve, the more its patches mattered, and the class
-# token's attention in the last block is lowest all the way. Following the mixing sounded
-# reasonable, but here it didn't make the map any truer.
+# token's attention in the last block is lowest all the way. Following the mixing didn't make
+# the map any truer. (Our test blocks attention, which may favour a map of attention. We
+# haven't tried another.)
 #
-# So this is the map to draw. Here it is before and after the giants moved out (each on a scale of
+# So this is the map to draw, before and after the giants moved out (each on a scale of
 # its own), and as a light that falls on the photograph:
 
 # %% tags=["hide-input"]
@@ -588,10 +598,15 @@ gone = order.argsort(dim=1, descending=True)[:, :49]
 figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
 
 # %% [markdown]
-# Each time the bright patches cost far more than random ones.
+# Each time the bright patches cost far more than random ones. (Grey means here that no token
+# may look at them.)
 #
 # You've moved four giants out of the picture, in a network that was trained years ago, and
 # it hasn't noticed.
+#
+# Now take a photograph of yours. `vitedu explain photo.jpg --out page` puts its answers,
+# maps, distances and removal test on a page. (For your own weights, put `runs/mine` before
+# the photograph.)
 #
 # ## What to take with you
 #
@@ -721,10 +736,10 @@ shown = tables | {last: tables[last][::4, ::4]}
 figures.show(*inside.crosses(shown))
 
 # %% [markdown]
-# No. The shapes' network mostly tells the border from the middle, and the digits' table
-# shows hardly any order. In the paper's Figure 10, the table of ViT-L/16 also looks
-# different after each of three training runs. How much of a cross is there? Take the mean cosine of
-# two positions that share a row or a column, less that of two that share neither. The last four
+# No. The shapes' network mostly tells the border from the middle, and the digits' table shows
+# hardly any order. In the paper's Figure 10, the table of ViT-L/16 also looks different after
+# each of three training runs. How much of a cross is there? Take the mean cosine of two
+# positions that share a row or a column, less that of two that share neither. The last four
 # lines are a ViT of four blocks on MNIST, two epochs, a mean over three seeds.
 
 # %% tags=["hide-input"]
@@ -749,8 +764,8 @@ for name, row in record.items():
 figures.show(*inside.crosses(shown, columns=2))
 
 # %% [markdown]
-# Here are those four, each of its first seed. Reading nineteen digits of twenty apparently doesn't
-# take a map of the sheet.
+# Here are those four, each of its first seed. Reading nineteen digits of twenty apparently
+# doesn't take a map of the sheet.
 #
 # ### More digits, and a ResNet in front
 #
@@ -784,13 +799,13 @@ for name, by_seed in first.items():
 # %% [markdown]
 # Both hold here, in small. From 300 digits the first block's heads look nearly everywhere;
 # from ten times as many they look a pixel nearer, and a hundred and eighty times as many
-# add nothing to that. Behind the ResNet they look everywhere alike, as far as the mean can
+# add nothing to that mean. Behind the ResNet they look everywhere alike, as far as the mean can
 # tell, though the hybrid is the best of the four: whatever is local has been done before
 # them.
 #
-# And the drawn shapes of [chapter 14](14_resnets.ipynb)? ViTs of two blocks saw 1,000, 10,000 and
-# 100,000 of them for 2,000 steps, three seeds each. Their grid has 8×8 tokens, and a head that looks
-# everywhere equally would have 33.1 pixels.
+# And the drawn shapes of [chapter 14](14_resnets.ipynb)? ViTs of two blocks saw 1,000, 10,000
+# and 100,000 of them for 2,000 steps, three seeds each. Their grid has 8×8 tokens, and a head
+# that looks everywhere equally would have 33.1 pixels.
 
 # %% tags=["hide-input"]
 for name, row in results.read("inside-locality-shapes")["metrics"].items():
@@ -803,17 +818,17 @@ for name, row in results.read("inside-locality-shapes")["metrics"].items():
 
 
 # %% [markdown]
-# It's the same picture: ten times as many shapes bring the first block a pixel nearer, and a hundred
-# times as many add nothing to that. Apparently digits and shapes can be told apart without local
-# heads, by networks as small as these. In ViT-Ti/16, which has learned from fourteen million
-# photographs, you've seen heads that look at the next patch.
+# It's the same picture: ten times as many shapes bring the first block a pixel nearer, and a
+# hundred times as many add nothing to the block's mean. Apparently digits and shapes can be
+# told apart without local heads, by networks as small as these. In ViT-Ti/16, which has
+# learned from fourteen million photographs, you've seen heads that look at the next patch.
 #
 # ### Follow the mixing
 #
 # For rollout ([Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)), write down for
-# each token what it's made of. At first each is made of its own patch alone. Then every block mixes once: attention says how much comes from where, and the
-# residual stream keeps what was there. How much of each? We don't know, so rollout simply
-# says half and half:
+# each token what it's made of. At first each is made of its own patch alone. Then every block
+# mixes once: attention says how much comes from where, and the residual stream keeps what was
+# there. How much of each? We don't know, so rollout simply says half and half:
 
 
 # %%
@@ -868,12 +883,6 @@ for name, row in seen.items():
 # and gives you a model with registers. [Jiang et al.
 # 2025](https://arxiv.org/abs/2506.08010) do the same for large models, where the giants
 # aren't tied to a place, by moving the activations of a few neurons.
-#
-# ### Your own photograph
-#
-# `vitedu explain photo.jpg --out page` writes everything that you've seen here about one
-# photograph into a page: answers, maps, distances, the removal test. With your own weights
-# it's `vitedu explain runs/mine photo.jpg`.
 #
 # ## Where this is in the paper
 #

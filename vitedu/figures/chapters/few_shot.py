@@ -219,13 +219,15 @@ def slide(
         boxes, given, truths, strict=True
     ):
         size = right - left, bottom - top
-        for shade, thick in (("black", 3.2), (colors[name], 2)):
+        wide = ("black", 3.2) if name == truth else (CLASS, 7)
+        for shade, thick in (wide, (colors[name], 2)):
             look = {"fill": False, "ec": shade, "lw": thick}
             rectangle(axes, (left, top), size, **look)
         if name != truth:
-            look = {"color": "white", "backgroundcolor": CLASS}
-            words = f"{name}? no: {truth}"
-            axes.text(left + 3, top + 3, words, va="top", fontsize=9, **look)
+            look = {"color": "white", "backgroundcolor": CLASS, "va": "bottom"}
+            look |= {"ha": "center", "fontsize": 9, "zorder": 5}
+            words = f"{name}?\nno: {truth}"
+            axes.text((left + right) / 2, bottom - 5, words, **look)
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colors[name], label=name) for name in names]
@@ -272,11 +274,13 @@ def dip(
             words += f"\n{num_columns // num_classes} of each"
         note(axes, words, place, (-6, 4), 10, **look)
     if num_classes > 1:
-        ticks = [number for number in numbers if number >= max(numbers) / 8]
-        ticks = [x for x in ticks if abs(x - num_columns) > num_columns / 8]
-        words = [f"{x}\n{x // num_classes} of each" for x in ticks]
+        ticks = [x for x in numbers if abs(x - num_columns) > num_columns / 8]
+        words = [f"{x}\n({x // num_classes})" for x in ticks]
+        shy = sum(16 * x < max(numbers) for x in ticks)  # no room for these
+        words[:shy] = [""] * shy
         axes.set_xticks(ticks, words)
-    axes.set(xlabel="training photographs", ylabel="accuracy (%)")
+    words = " (of each class)" if num_classes > 1 else ""
+    axes.set(xlabel=f"training photographs{words}", ylabel="accuracy (%)")
     axes.set(ylim=(None, min(101, max(axes.dataLim.ymax + 8, 60))))
     axes.legend(frameon=False, fontsize=11, loc="lower right")
     bare(axes)

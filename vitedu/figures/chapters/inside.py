@@ -358,7 +358,7 @@ def costs(rows: Mapping[str, Mapping[str, float]]) -> "tuple[Figure, str]":
         note(axes, f"{more:+.2f}", end, (7, 0), va="center")
         told.append(f"{name} {more:+.3f} ± {error:.3f}")
     axes.set_yticks(list(places), list(rows), fontsize=11)
-    axes.set(xlabel="loss added")
+    axes.set(xlabel="loss added (thin lines: ± two standard errors)")
     axes.margins(x=0.12)
     axes.axvline(0, color=DARK, linewidth=1)
     axes.invert_yaxis()

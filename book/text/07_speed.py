@@ -638,9 +638,6 @@ if is_measured:
 # for dtype in (torch.float32, torch.bfloat16):
 #     %timeit -n 1 short(dtype, LossScaler())
 # ```
-#
-# On one core of a processor of this kind, we've seen another small ViT learn from 1,700 images a
-# second instead of 900: **1.9 times** as fast. So on its own kind of chip, the pencil comes close.
 
 # %% tags=["hide-cell"]
 # MFU, model FLOPs utilisation: the operations per second of the training step,

@@ -510,7 +510,8 @@ figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
 # Seeds aren't the only luck. With other held-out digits, both numbers could easily be [a tenth
 # of a percent](#A-tenth-of-a-percent) higher or lower.
 #
-# But both networks read the *same* images, so only two groups of images count: the $a$ images
+# But both networks read the *same* images, and what both get right (or wrong) says nothing about
+# who's better. Only two groups of images count: the $a$ images
 # that only the first network gets right, and the $b$ images that only the second does.
 
 # %% tags=["nbval-ignore-output"]
@@ -530,8 +531,8 @@ figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
 # %% [markdown]
 # If the two were equally good, each of these images would be a coin toss. The difference $b -
 # a$ would then have the standard error $\sqrt{a + b}$, here 15. Coin tosses
-# rarely stray by more than two errors, a difference of 30. That moves the border by 15 from the
-# middle, to the end of the orange band.
+# rarely stray by more than two errors. A difference of 30 puts the border 15 images from the middle
+# of the bar, where the orange band ends.
 #
 # Yours is a little over two errors: a hint, and only for this pair of runs, because the coin
 # toss doesn't count the luck of the seeds. We take the shifts all the same, as they cost no
@@ -594,9 +595,10 @@ assert found > 3 * always
 print("no lazy network, and it was trained")
 
 # %% [markdown]
-# You can defend that number, because no choice was made on these images. The linear layer gets
-# the same images, shifts and epochs, with pixels from 0 to 1, and a rate of its own. (A hidden
-# cell finds 0.01 again.)
+# You can defend that number, because no choice was made on these images. (It's one run, and with
+# other digits it could easily be [a tenth of a percent](#A-tenth-of-a-percent) higher or lower.)
+# The linear layer gets the same images, pixels, shifts and epochs, and a rate of its own. (A
+# hidden cell finds 0.01 again.)
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 for lr in by_rate:
@@ -677,8 +679,8 @@ figures.show(*mnist.duel(misread, notes))
 # at a constant 0.001. That halves the mistakes of the linear layer, and your recipe halves them
 # again.
 #
-# So it matters how you train, but it also matters what you build in. With few weights and
-# simple images, learning everything is a handicap. When does it stop being one? Much of this
+# So it matters how you train, but it also matters what you build in. Here, with few
+# weights, learning everything is a handicap. When does it stop being one? Much of this
 # book is about that.
 #
 # ## The ten it got most wrong

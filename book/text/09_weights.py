@@ -314,7 +314,7 @@ say(logits)
 # %% [markdown]
 # It looks good. But so did the cat, so let's ask another program. timm can read `authors.npz`,
 # too, with code of its own. We give it the photographs, not our tensor, so it also scales, crops
-# and normalises them itself. (Given our pixels, it would say candle, too.) Its logits are in
+# and normalises them itself. (Given our wrong pixels, it would say candle, too.) Its logits are in
 # `reference`.
 
 # %% tags=["hide-input"]
@@ -411,7 +411,7 @@ say(broken(images))
 #   resizing, the whole photograph *squashed* to 224×224, where timm cuts a square out of the
 #   middle, and a classic: libraries like OpenCV read blue first, then green, then red (BGR).
 # * Two are in the arrays. One exchanges queries and keys. The other reads the table of positions
-#   column by column, though it was written line by line. Here they are:
+#   column by column, though it was written row by row. Here they are:
 
 
 # %%
@@ -534,15 +534,15 @@ print(f"{record['hardware']}, {record['date']}")
 # second reading](#The-wrong-way-round).
 #
 # **In the middle, enough is left to fool you,** from the positions down to the pixels from 0 to 1.
-# You'd take it for a weak network, and start to fine-tune it. (How much you lose
+# The six numbers leave 486 of 813. You'd take it for a weak network, and start to fine-tune it. (How much you lose
 # depends on the network and the photographs: Olive's ViT-B/16 lost only five points to
 # ImageNet's six numbers.)
 #
 # **At the bottom, accuracy is blind.** With the tanh GELU or the wrong epsilon, not one of
 # the thousand answers changes, although the dots show that the logits do. (The largest logit of
-# our three photographs was 15, so the GELU's 0.05 is three thousandths of that.) With squashed and
-# bilinear photographs, many answers change, but about as many become right as wrong, so [the
-# count](#The-whole-table) hardly moves.
+# our three photographs was 15, so the GELU's 0.05 is three thousandths of that.) With squashed
+# photographs one answer in seven changes, and with bilinear ones one in thirty, but about as many
+# become right as wrong, so [the count](#The-whole-table) hardly moves.
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one. First
 # > compare *logits* with another program's, and let that program prepare the photograph
@@ -716,8 +716,8 @@ def compare(file, rules=None):
 
 
 # %% [markdown] tags=["predict"]
-# timm and transformers save a folder, with a JSON file beside the weights. torchvision saves the
-# arrays alone. Your class reads all three. **Which one brings the candle back?**
+# A file should also say how to prepare a photograph, and not all of them do. Your class reads all
+# three. **Which one brings the candle back?**
 #
 # * timm's
 # * transformers'
@@ -729,10 +729,11 @@ for file in answered:
 
 # %% [markdown]
 # With the same pixels, all three agree to the last digits of float64, so every array has
-# arrived. But with pixels of its own, your class sees the candle again.
+# arrived. But with pixels of its own, prepared by the rules that `load` found, your class
+# sees the candle again in torchvision's file.
 #
-# The JSON files say how to prepare a photograph, and torchvision's file can't say it. (When
-# torchvision itself answered, we had told it.) So `load` assumes torchvision's habits: the six numbers from the top of this page, and another way to
+# timm and transformers save a folder with a JSON file that says how to prepare a photograph.
+# torchvision saves the arrays alone. (When it answered itself, we had told it.) So `load` assumes torchvision's habits: the six numbers from the top of this page, and another way to
 # shrink and crop, which makes the bow tie. You know what these weights want, though:
 
 # %% tags=["nbval-ignore-output"]

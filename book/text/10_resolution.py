@@ -362,7 +362,8 @@ figures.show(*drawings.curve(right, costs, errors, trained=224))
 #
 # And our rocket? It got a better name at 288 pixels, where about as many of the 1,000
 # [become wrong as become right](#Gained-and-lost). If we had shown you only the rocket, would
-# you have believed us? Let's move the square that we cut out by four pixels:
+# you have believed us? Let's move the square that we cut out by four of
+# the photograph's pixels:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 for side in (224, 384):
@@ -407,7 +408,7 @@ print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 # %% [markdown]
 # Each dot is a seed. With practice, the larger size *pays*: four in ten of the mistakes at
 # 224 are gone, for nearly four times the work in each epoch. The loss without practice and the
-# gain with it are each more than five times the seeds' standard error, so they're results, at
+# gain with it are each more than five standard errors (three seeds each), so they're results, at
 # least for these photographs.
 #
 # So here **more resolution paid, once the network had practised at the new size**. The paper
@@ -496,7 +497,7 @@ assert lit.sum() > 20 and lit[1:6, 13:20].sum() == lit.sum()
 print("checked: the lit cat, the earthstar and the planetarium are in place")
 
 # %% [markdown]
-# There's the cat, with gaps, and nothing is lit anywhere else! And there are the cup's rim
+# There's the cat, with gaps, and nowhere else does a patch give it more than a tenth! And there are the cup's rim
 # and the saucer, brightest beside the spoon, around a dark drink, half of whose patches say
 # *earthstar*, a mushroom. (In the top left corner, some bare wood is lit, too.) Nobody has told
 # this network where anything is. It learned names for whole photographs, and its head had never

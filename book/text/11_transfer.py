@@ -357,7 +357,7 @@ figures.show(*transfer.run(losses, lengths))
 
 # %% [markdown]
 # That took minutes, and it's two fewer than the linear classifier got in seconds! (Two of
-# sixty is a tie.) Yet the loss is nearly zero: the network knows its own sixty by heart.
+# sixty is a tie.) Yet the loss is nearly zero: the network seems to know its own sixty by heart.
 #
 # Look at the lower curve, too. The leash isn't there for a rare odd batch: it shortens most
 # of the gradients, and the first ones to less than a tenth.
@@ -412,13 +412,13 @@ for way in ways.values():  # all of them know their sixty
 assert (probe.logits(known.features).argmax(1) == known.labels).all()
 
 # %% [markdown]
-# AdamW, at the best rate that we found for it, loses six points. A random head costs eight,
+# AdamW loses six points, each of the two at its own best rate on the 328. A random head costs eight,
 # at the same rate as yours. (At another rate it may cost less: we didn't try.) Perhaps
 # that's because it moves the trained weights at once, to please a head that means nothing
 # yet. The [second reading](#Who-moves-first) watches both heads.
 #
-# And then there's the last row. A head on the untouched network is level with the best of them! It
-# already sees so much that ten photographs of each kind can't add a lot. They mostly tell
+# And then there's the last row. A head on the untouched network is level with the best of them:
+# the difference is three photographs! It already sees so much that ten photographs of each kind can't add a lot. They mostly tell
 # it what you care about.
 #
 # ## Thirty times as many
@@ -592,9 +592,10 @@ print("you      ?")
 # 1. A trained network knows more than its words. A linear head on frozen features shows in
 #    seconds how much, and its score is the number to beat.
 # 2. Training all the weights paid with 1,768 photographs, not with sixty. Start from a head
-#    of zeros: with sixty, a random one cost us eight points.
-# 3. Replace the head, then make the optimizer. The first three losses tell you if you
-#    didn't.
+#    of zeros: with sixty, and the same rate, a random one cost
+#    us eight points.
+# 3. Replace the head, then make the optimizer. With a head of zeros, the first three
+#    losses tell you if you didn't.
 #
 # **Five questions** ([answers](#Solutions))
 #

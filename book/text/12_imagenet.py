@@ -117,7 +117,7 @@ figures.show(*imagenet.losses(panels, math.log(6)))
 # The dashed line is the loss of knowing nothing, $\ln 6 \approx 1.79$. Three of the four
 # runs are wrong, and none of them gave an error message.
 #
-# **Two of the three give themselves away. Which two?**
+# **Two of the three wrong ones give themselves away. Which two?**
 #
 # * A and B
 # * A and D
@@ -140,16 +140,16 @@ for name, source in {"B": in_order, "C": shuffled}.items():
 
 
 # %% [markdown]
-# B gets its photographs sorted by class. On a laptop that costs a minute, on ImageNet the
-# weekend. **How do you plan a run that you can't afford to repeat, and how do you see early
-# whether it's worth finishing?**
+# B gets its photographs sorted by class. On a laptop that costs you a minute. On ImageNet it
+# costs the weekend. **How do you plan a run that you can't afford to repeat, and how do you see
+# early whether it's worth finishing?**
 #
 # We haven't run all of ImageNet ourselves. So we'll compute what the run takes, rehearse it
 # on a thousandth of ImageNet, and always say whether a number is measured or predicted.
 #
 # ## What can go wrong without an error
 #
-# Let's provoke three more disasters that happen to people:
+# Let's provoke three more disasters:
 #
 # * a zero gets lost, so that the rate is 0.1 and not 0.01, and nobody clips the gradient;
 # * four processes all take the same quarter of the batch, so you pay four times for one
@@ -199,10 +199,10 @@ print("checked: first losses are ln 6, but for the random head")
 # far less.) And with the wrong colours it just falls, more slowly than C, but on Friday evening
 # you have no C beside it.
 #
-# What would have told you about the colours? Not the first loss: with a head of zeros it's
-# $\ln 6$ for any picture. And then training adapts the network to the wrong colours. *Finished*
-# weights can't adapt. Here's ViT-Ti/16 on [chapter 9](09_weights.ipynb)'s thousand
-# photographs of ImageNet:
+# What would have told you about the colours? Not the first loss: with a head of zeros it's $\ln
+# 6$ for any picture. Then training adapts the network to the wrong colours. *Finished* weights
+# can't adapt. Here's ViT-Ti/16 on [chapter 9](09_weights.ipynb)'s thousand photographs of
+# ImageNet:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 finished = results.read("imagenet-sample")
@@ -282,21 +282,20 @@ print(f"{config.steps * config.batch_size / photographs:.1f} epochs")
 
 # %% [markdown]
 # Steps and batch are from the paper's Table 4, and the step is the one that you wrote in
-# [chapter 11](11_transfer.ipynb). Only the rate is left open: the authors try four. If you
-# can afford only one, take 0.01, as timm's copy did. (Our recipe takes 0.03 if you don't
-# say.)
+# [chapter 11](11_transfer.ipynb). Only the rate is left open: the authors try four. If you can
+# afford only one, take 0.01, as timm's copy did. (Say so, or our recipe takes 0.03.)
 #
 # ## Will it fit?
 #
-# The forward pass keeps what the backward pass will need. Follow one token, 768 numbers
-# wide, through one block. With *autocast* ([chapter 7](07_speed.ipynb)), whatever enters a
-# matrix product or the GELU is kept in 2 bytes per number, and whatever enters a norm in 4.
+# The forward pass keeps what the backward pass will need. Follow one token, 768 numbers wide,
+# through one block. With *autocast* ([chapter 7](07_speed.ipynb)), what enters a norm is kept at
+# 4 bytes per number. What enters a matrix product or the GELU takes only 2.
 
 # %% tags=["hide-input"]
 figures.show(*imagenet.kept())
 
 # %% [markdown] tags=["predict"]
-# Now you can work it out with a pencil:
+# Now take a pencil:
 #
 # | | |
 # |---|---|
@@ -339,13 +338,12 @@ print("checked: 5 MB more for both ends, so 75: the same as vitedu.budget")
 # %% [markdown]
 # You can trust your pencil: [where we measured](#The-pencil-against-a-card), it was 3% off.
 # And the paper's batch of 512 needn't fit. Cut it into slices (*micro-batches*), add up their
-# gradients, and step once ([chapter 8](08_scale.ipynb)). We'll take slices of 32, because
-# other things want memory, too.
+# gradients, and step once ([chapter 8](08_scale.ipynb)). We'll take slices of 32.
 #
 # ## Rehearse it
 #
-# A *dry run* takes a few steps, throws them away, and tells you whether everything fits,
-# and how long it'll take. Let's try one on the packed waste, and then the run itself:
+# A *dry run* takes a few steps, throws them away, and tells you whether everything fits, and how
+# long it'll take. Let's try one on the waste, and then the run:
 
 # %% tags=["hide-input"]
 run = "vitedu train imagenet-b16-384 data=packed "
@@ -396,24 +394,96 @@ print(thousandth["command"])
 # A bit above: it climbed, as the inset shows, and isn't quite back. The head has learned to
 # favour the classes it has seen, and in the first epoch the next photograph never shows one of
 # them. Then the photographs come back, and the loss drops at once. Each stair is an epoch.
-# Some stairs climb, too, probably because a photograph that comes late in an epoch was last
-# seen longer ago.
 #
-# Nothing is wrong with this run, and yet our list would have stopped it: when its warm-up
-# was over, after ten steps, the loss was still about $\ln K$, as with labels of other
-# photographs. So before you judge a curve, ask what the network has seen by then. (By step 250
-# of the real run, that's 128 photographs of each class.) In the end ours names [one in
-# four](#What-the-thousandth-learned) of its test photographs.
+# Nothing is wrong with this run, and yet our list would have stopped it: when its warm-up was
+# over, after ten steps, the loss was still about $\ln K$, as with labels of other photographs.
+# So add a last line to the list: *what has the network seen by then?* (By step 250 of the real
+# run, that's 128 photographs of each class.) [In the end](#What-the-thousandth-learned) ours
+# names one test photograph in four.
 #
+# ## The whole run on one page
+#
+# How long will it take? We've measured what share of its data sheet's arithmetic an H100 manages
+# at 224 pixels, in bfloat16. *From here on we predict*: we suppose that every card manages the
+# same share at our size. (A T4 has no bfloat16, so it takes float16.) Each range is compiled and
+# not. The last column says how many cores must read photographs, at 165 a second each, to keep
+# the card busy.
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+steps = results.read("gpu-steps")
+seen = {name: each["value"] for name, each in steps["metrics"].items()}
+at_224 = vitedu.vit_config("ViT-B/16")
+work = budget.training_flops(b16)
+shares = [
+    seen[f"{name}/vitedu/speed"]
+    * budget.training_flops(at_224)
+    / budget.datasheet("H100", "bf16")
+    for name in ("bf16-256", "bf16-256-compiled")
+]
+each = "measured, of the data sheet: {:.0%}, compiled {:.0%}"
+print(each.format(*shares))
+print(f"{steps['hardware']}, {steps['date']}")
+print(steps["command"])
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+to_learn = config.steps * config.batch_size
+packing = results.read("imagenet-prepare")
+cost = {name: each["value"] for name, each in packing["metrics"].items()}
+reading = cost["read/learn"]  # milliseconds
+plan = {}
+print("one run,\npredicted     photographs/s    hours       cores")
+for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
+    card = name.split()[-1]
+    peak = budget.datasheet(card, "fp16" if card == "T4" else "bf16")
+    low, high = (count * peak * share / work for share in shares)
+    hours = [to_learn / speed / 3600 for speed in (high, low)]
+    plan[name] = hours
+    cores = high * reading / 1000
+    print(f"{name:12} {low:6,.0f} to {high:5,.0f}", end="")
+    print(f"   {hours[0]:5.1f} to {hours[1]:4.1f} {cores:6.1f}")
+
+# %% [markdown]
+# Eight H100s are done in less than half an hour, if somebody feeds them. With sixteen cores
+# they'd mostly wait. A T4 needs the weekend, and the third look comes after 60 to 80 minutes.
+#
+# You could start tonight, once [ImageNet is in the folder `imagenet`](#Where-ImageNet-hides).
+# The second line is the test with finished weights. The recipe's weights have no head for
+# ImageNet yet, so the test takes timm's fine-tuned copy, and should come close to its 86.0%. If
+# it does, type the third (with eight cards, the fourth).
+#
+# ```sh
+# vitedu prepare imagenet packed short_side=448
+# vitedu evaluate timm/vit_base_patch16_384.augreg_in21k_ft_in1k packed
+# vitedu train imagenet-b16-384 data=packed lr=0.01 micro_batch_size=32
+# torchrun --nproc-per-node 8 -m vitedu train imagenet-b16-384 data=packed lr=0.01
+# ```
+#
+# Stay until step 500. If the power fails later, type the same line again ([we rehearsed
+# that](#Stop-it,-move-it,-go-on), too).
+
+# %% tags=["nbval-check-output", "hide-cell"]
+slices = 32 * 36 * 768 * 12 * 577 + of_weights
+assert round(slices / 1e9, 1) == 7.3 and counted(32) < 7.6e9
+for name, (least, most), minutes in (
+    ("T4", (41, 54), (62, 81)),
+    ("A100", (8, 12), (12, 17)),
+):
+    assert least < plan[name][0] < plan[name][1] < most
+    looks = [60 * hours * 500 / config.steps for hours in plan[name]]
+    assert minutes[0] < looks[0] < looks[1] < minutes[1]
+assert 165 <= 1000 / reading < 166
+print("checked: the plan's gigabytes, hours and minutes")
+
+# %% [markdown]
 # ## Do you need the weekend?
 #
-# On a T4, fine-tuning takes the whole weekend, as we'll predict. In minutes, a linear
-# classifier could learn from a frozen network's class token. What would you lose?
+# While you wait for the third look: in minutes, a linear classifier could learn from a frozen
+# network's class token. What would you lose?
 #
 # [We made six tasks](#How-the-six-were-measured) after the paper's VTAB ([Zhai et al.
 # 2019](https://arxiv.org/abs/1910.04867)), with a thousand labelled images each. Three are
 # waste, MNIST and CIFAR-10. The others ask about the same drawings: which form, how many
-# things, and in which ninth of the picture is the form?
+# things, and in which ninth of the picture is the form (counted row by row)?
 
 # %% tags=["hide-input"]
 drawn, forms, told = make_arrays(3, 128, 10, seed=256, targets=True)
@@ -475,84 +545,12 @@ print("checked: six gains, each more than six of its errors")
 # nearly every answer is right. A linear classifier can read *what* from our class token, and
 # not *where*. (The patches' tokens do know: [chapter 20](20_beyond.ipynb).)
 #
-# Now follow the arrows. All six gains are results by [chapter 5](05_mnist.ipynb)'s rule. Where
-# you ask *what is it?*, frozen features get 72 to 95%, and fine-tuning adds 4 to 13 points. (On
-# MNIST, frozen features don't even beat the pixels.) For *how many?* and *where?* the arrows
-# are long.
+# All six gains are results by [chapter 5](05_mnist.ipynb)'s rule. Where
+# you ask *what is it?*, frozen features get 72 to 95%, and fine-tuning adds 4 to 13 points. For
+# *how many?* and *where?* the arrows are long.
 #
-# So if you want the name of a thing in a photograph, try frozen features before you spend a
-# weekend. If you want a number or a place, or the last points, fine-tune.
-#
-# ## The whole run on one page
-#
-# How long will it take? We've measured what share of its data sheet's arithmetic an H100
-# manages at 224 pixels, in bfloat16. *From here on we predict:* suppose that every card
-# manages the same share at our size, and a T4, which has no bfloat16, in float16. The last
-# column says how many cores must read photographs, at 165 a second each, to keep the card busy.
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-steps = results.read("gpu-steps")
-seen = {name: each["value"] for name, each in steps["metrics"].items()}
-at_224 = vitedu.vit_config("ViT-B/16")
-work = budget.training_flops(b16)
-shares = [
-    seen[f"{name}/vitedu/speed"]
-    * budget.training_flops(at_224)
-    / budget.datasheet("H100", "bf16")
-    for name in ("bf16-256", "bf16-256-compiled")
-]
-each = "measured, of the data sheet: {:.0%}, compiled {:.0%}"
-print(each.format(*shares))
-print(f"{steps['hardware']}, {steps['date']}")
-print(steps["command"])
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-to_learn = config.steps * config.batch_size
-packing = results.read("imagenet-prepare")
-cost = {name: each["value"] for name, each in packing["metrics"].items()}
-reading = cost["read/learn"]  # milliseconds
-plan = {}
-print("one run,\npredicted     photographs/s    hours       cores")
-for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
-    card = name.split()[-1]
-    peak = budget.datasheet(card, "fp16" if card == "T4" else "bf16")
-    low, high = (count * peak * share / work for share in shares)
-    hours = [to_learn / speed / 3600 for speed in (high, low)]
-    plan[name] = hours
-    cores = high * reading / 1000
-    print(f"{name:12} {low:6,.0f} to {high:5,.0f}", end="")
-    print(f"   {hours[0]:5.1f} to {hours[1]:4.1f} {cores:6.1f}")
-
-# %% [markdown]
-# Eight H100s are done in less than half an hour, if somebody feeds them. With sixteen cores
-# they'd mostly wait. On a T4, step 500, the third look, comes after 60 to 80 minutes.
-#
-# You could start tonight, with these lines. The second is the test with finished weights. The
-# recipe's weights have no head for ImageNet yet, so the test takes timm's fine-tuned copy, and
-# should come close to its 86.0%. If it does, type the third (with eight cards, the fourth).
-#
-# ```sh
-# vitedu prepare imagenet packed short_side=448
-# vitedu evaluate timm/vit_base_patch16_384.augreg_in21k_ft_in1k packed
-# vitedu train imagenet-b16-384 data=packed lr=0.01 micro_batch_size=32
-# torchrun --nproc-per-node 8 -m vitedu train imagenet-b16-384 data=packed lr=0.01
-# ```
-#
-# Stay until step 500. If the power fails later, type the same line again ([we rehearsed
-# that](#Stop-it,-move-it,-go-on), too).
-
-# %% tags=["nbval-check-output", "hide-cell"]
-slices = 32 * 36 * 768 * 12 * 577 + of_weights
-assert round(slices / 1e9, 1) == 7.3 and counted(32) < 7.6e9
-for name, (least, most), minutes in (
-    ("T4", (41, 54), (62, 81)),
-    ("A100", (8, 12), (12, 17)),
-):
-    assert least < plan[name][0] < plan[name][1] < most
-    looks = [60 * hours * 500 / config.steps for hours in plan[name]]
-    assert minutes[0] < looks[0] < looks[1] < minutes[1]
-assert 165 <= 1000 / reading < 166
-print("checked: the plan's gigabytes, hours and minutes")
+# So for the name of a thing, try frozen features before you spend a weekend. If you want a
+# number or a place, or the last points, fine-tune.
 
 # %% [markdown]
 # ## Monday: 86% of what?
@@ -577,8 +575,9 @@ figures.show(*photos.pictures(shown, alt))
 # answer is right if it's in the set, and if the set is empty, the photograph doesn't count.
 #
 # We gave 1,300 of these photographs to ViT-Ti/16 as it comes. ([They're easier than the
-# rest](#The-1,300).) By the one label, it makes 226 mistakes. Here are the first ten, without
-# their photographs, which we may not show, and with up to two classes of each set:
+# rest](#The-1,300).) By the one label, it makes 226 mistakes. We may not show the photographs,
+# but here are the first ten, with up to two classes of each set. (Six of these are right after
+# all, more than in the rest.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 second = results.read("imagenet-second-look")
@@ -623,17 +622,19 @@ figures.show(*imagenet.second_look(account))
 
 # %% [markdown]
 # Only half of the mistakes are still mistakes. The *puffer* is a *lionfish* now, just as the
-# network said, and for some photographs people found no class that fits. But the second look
-# takes away, too: some answers that agree with the label, in the middle bar, are wrong now.
+# network said. For some photographs, none of these ten, people found no class that fits. But the
+# second look takes away, too: the red end of the middle bar was right by the label.
 #
-# And the network of your weekend? timm lists its own fine-tuned copy of it, for all 50,000
-# photographs, with [86.0% by one
+# And the network of your weekend? For all 50,000 photographs, timm lists its copy with [86.0% by
+# one
 # label](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)
 # and [90.0% by
 # ReaL](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet-real.csv).
-# That's four points more, and nobody has trained anything. So write both down: `vitedu
-# evaluate RUN imagenet/val --real real.json`. Then look at twenty of the mistakes. Some will
-# be the network's, and some will be lionfish.
+# That's four points more, and nobody has trained anything. So write both down: `vitedu evaluate
+# RUN imagenet/val --real real.json`. (`real.json` is [the authors'
+# file](https://github.com/google-research/reassessed-imagenet). It needs the photographs by
+# their own names, as in `imagenet`.) Then look at twenty of the mistakes. Some will be the
+# network's own, and some will be a lionfish.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 many = torch.randn(50, 1000)
@@ -651,11 +652,12 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 # %% [markdown]
 # ## What to take with you
 #
-# 1. Plan with a pencil, the gigabytes and the hours, and rehearse small.
-# 2. The worst mistakes raise no error. Some show in the loss by the warm-up's end, if you know
-#    your data. Test for the others before you start.
-# 3. An accuracy is about a network, its labels *and* one question. A third of our network's
-#    mistakes were right after all, and a good name doesn't tell you where a thing is.
+# 1. **Before:** plan the gigabytes and the hours with a pencil, rehearse small, and test what no
+# curve shows: do finished weights get their accuracy, is a batch mixed?
+# 2. **Three looks:** the first loss is $\ln K$, half-way through the warm-up it has moved, and at
+#    its end it's falling, if the network has met each class often enough by then.
+# 3. **After:** two accuracies, by one label and by ReaL. A third of our network's mistakes were
+#    right after all. And a good name doesn't tell you where a thing is.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -848,8 +850,8 @@ print(record["command"])
 # ### Stricter tests
 #
 # ImageNet-V2 ([Recht et al. 2019](https://arxiv.org/abs/1902.10811)) has new photographs,
-# collected as much like the old ones as its authors could, and still every network that
-# they tried does worse on them. ObjectNet ([Barbu et al.
+# collected as much like the old ones as its authors could, and still every network that they
+# tried does worse on them. ObjectNet ([Barbu et al.
 # 2019](https://papers.nips.cc/paper/9142-objectnet-a-large-scale-bias-controlled-dataset-for-pushing-the-limits-of-object-recognition-models))
 # shows things turned at random, in front of random backgrounds. `vitedu evaluate` takes the
 # folders of both as they come.

@@ -200,7 +200,8 @@ print("check: the loss is the package's, and 0 for a perfect answer")
 
 
 # %% [markdown]
-# That's all there is to training: cover, guess, compare, [1,500 times](#How-it-learned).
+# That's all there is to training: cover, guess, compare, correct the
+# weights, [1,500 times](#How-it-learned).
 #
 # ## Does the order matter?
 #
@@ -254,7 +255,7 @@ assert (one - other).abs().max() > 0.5
 print("check: hidden first, the encoder can't tell where its patches were")
 
 # %% [markdown]
-# Not at all. The first patch that's left always gets the first position, the next one the
+# With patches hidden first, not at all. The first patch that's left always gets the first position, the next one the
 # second, wherever they come from. So the encoder knows what's on the scraps, but not where they
 # belong, and no error tells you. The second reading has [two](#Normalised-pixels)
 # [more](#Labels-that-are-all-the-same) traps of this kind.
@@ -369,9 +370,9 @@ figures.show(
 # ## Frozen, and then set free
 #
 # The simplest use is a *linear probe*, as in [chapter 13](13_few_shot.ipynb): freeze the network,
-# and fit a linear classifier on the mean of its tokens. On digits, all white on black and in the
-# middle, [the plain pixels catch up](#Set-free,-on-digits). So on to photographs, CIFAR-10's, with
-# a ViT of six blocks. It begins in four ways:
+# and fit a linear classifier on the mean of its tokens. On digits, which are all white on black and
+# in the middle, [plain pixels soon do as well](#Set-free,-on-digits). So let's take photographs,
+# CIFAR-10's, and a ViT of six blocks. It begins in four ways:
 #
 # * **from scratch**, with random weights;
 # * **MAE**, which has looked at 45,000 photographs, 28 times each, without labels;
@@ -381,8 +382,8 @@ figures.show(
 # * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
 #
 # The last three did the same amount of work. Now a thousand photographs get labels, in three
-# draws (so each network has three markers). First we freeze all four, and fit a linear probe to
-# each, and to the plain pixels.
+# draws, with a marker each. (Where there are nine, three networks were begun from other random
+# weights.) First we freeze all four, and fit a linear probe to each, and to the plain pixels.
 
 # %% [markdown] tags=["predict"]
 # **Which of the last three have better features than random weights?**
@@ -447,11 +448,9 @@ print("check: with three pretrainings each, the order stays")
 # Now set them free: fine-tune all weights, 400 steps for everybody. As the filled markers show, all
 # three are ahead of scratch. So don't judge a start by its frozen features alone.
 #
-# Then follow the dotted line down from MAE's frozen features: **a linear layer on top of them beats
-# each of the other three networks, trained whole for 400 steps on the same thousand labels.** That
-# layer has 1,290 weights, the whole network 800,000, and everything below it was learned without a
-# single label. Nor was it one lucky pretraining: MAE and MPP show three each. (Frozen scratch shows
-# three random networks. One of MAE's nine hollow markers falls behind, but none of its three means.)
+# Now follow the dotted line down from MAE's frozen features. **A linear layer on top of them beats
+# each of the other three networks, though those were trained whole, for 400 steps on the same
+# labels.** It has 1,290 weights of 800,000, and all the others were learned without a single label.
 #
 # ## Three kinds of pictures
 #
@@ -537,13 +536,14 @@ print("checked: on shapes it is far behind")
 # digits, shifted and turned a little each time, were enough all along, once scratch had seen them
 # more often. **On digits, looking first isn't worth its compute.**
 #
-# On photographs, the lead only grows. With ten times the steps, scratch knows its own thousand by
-# heart, and gets *fewer* new ones right than before. What would help it is [more
+# On photographs, the lead only grows, though these were shifted and mirrored, too. With ten times
+# the steps, scratch knows its own thousand by heart, and gets *fewer* new ones right than before.
+# What would help it is [more
 # labels](#Counted-in-labels). **What MAE found in 45,000 photographs, scratch doesn't find in a
 # thousand, though it may look as long.**
 #
-# On shapes it's likely the same: we ran scratch once at each of five learning rates, and none got
-# beyond 21% of the shapes held out.
+# On shapes it's likely the same: with as much compute, scratch ran only once at each of five
+# learning rates, so it has no square, but none got beyond 21% of the shapes held out.
 #
 # Why the difference? Here's our guess. The colours and stripes of a shape are random, and from a
 # thousand labels it's hard to find out that they don't matter. But to *complete* a shape you need
@@ -578,8 +578,8 @@ print("checked: on shapes it is far behind")
 # 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. That's cheap if
 #    the encoder sees only what isn't hidden. Add positions before you hide.
 # 2. Always ask a simple rival, too. Our classifier read a copy more easily than the painting.
-# 3. What looking first buys depends on the pictures: with a thousand labels, nothing on digits,
-#    some on photographs, a lot on shapes. Before you believe a lead, give scratch as much compute.
+# 3. Before you believe a lead, give scratch as much compute. With a thousand labels, nothing was
+#    left of it on digits, some on photographs, and most likely a lot on shapes.
 #
 # **Four questions** ([answers](#Solutions))
 #
@@ -707,7 +707,7 @@ figures.show(*unlabelled.by_labels(cifar))
 # The ViT paper tried this a year before MAE, in a paragraph of its appendix. *Masked patch
 # prediction* (MPP) follows BERT, which learned language by filling in missing words.
 # Half of the patches are [spoilt](#Spoiling,-to-the-letter), but none is left out. So the encoder
-# still gets all 49 tokens, and there's no decoder. Instead of pixels,
+# still gets all tokens, and there's no decoder. Instead of pixels,
 # a linear head has to name one colour for each spoilt patch: its mean colour, with three bits for
 # each of red, green and blue.
 #
@@ -809,7 +809,8 @@ rows = {
 figures.show(*unlabelled.targets(rows))
 
 # %% [markdown]
-# The strokes are all there, but black has become grey, another grey in each patch. So you
+# The strokes are all there, but black has become grey, and
+# wherever a stroke passes, another grey in each patch. So you
 # undo it: times the deviation, plus the mean. But of *which* patch? The hidden one, whose
 # mean the network was never asked for. You have to take it from the true picture, and now
 # your reconstruction has the right brightness everywhere, whatever the network says. In one

@@ -60,7 +60,7 @@ def tokens(model, images, blocks):
 
 # %% tags=["nbval-ignore-output"]
 start = time.process_time()
-images, masks = drawn(40, seed=0)
+images, masks = drawn(40, seed=0)  # drawn, tokens: in the folded cell
 x = tokens(model, images, [BLOCK])  # a row for each patch
 y = coverage(masks, 16)  # (40, 14, 14): how much of each patch is shape
 w = ridge(x.flatten(0, 1), y.flatten()[:, None], l2=10.0)  # (193, 1)
@@ -92,10 +92,9 @@ print(f"if patches knew their true shares: {iou_of(best, truth):.0f}%")
 
 # %% [markdown]
 # These eight pictures are new, and the white lines are the work of that one column. (It reads
-# what the patches hold after one of the twelve blocks. You'll soon guess which.) It
-# isn't fooled by stripes on the ground, or by a bar lying across the shape. Compare with
-# the thin dark lines, which are the true outlines: the star has lost its points, though
-# only their tips are thinner than a patch.
+# what the patches hold after one of the twelve blocks.) It isn't fooled by stripes on the
+# ground, or by a bar lying across the shape. Compare with the thin dark lines, which are the
+# true outlines: the star has lost its points, though only their tips are thinner than a patch.
 #
 # The number is the *intersection over union*, IoU: take all pixels inside the true outline or
 # inside ours, and ask what share of them is inside both. Patches can't draw a perfect
@@ -123,11 +122,11 @@ figures.show(*beyond.patches_of(images[1], y[1]))
 
 
 # %% [markdown]
-# These shares (yellow: all of it) are what the head should answer. Its weights come from
-# least squares with a penalty, the formula of [chapter 13](13_few_shot.ipynb), which
-# statisticians call *ridge regression*. There we had a row for each photograph. Here each
-# *patch* is a row, so forty pictures give us 7,840 of them. With the tokens in $X$, each
-# brought to mean 0 and deviation 1, the shares in $\mathbf{y}$ and a penalty $\lambda$,
+# These shares (yellow: all of it) are what the head should answer. Its weights come from least
+# squares with a penalty, the formula of [chapter 13](13_few_shot.ipynb), which statisticians
+# call *ridge regression*. There we had a row for each photograph. Here each *patch* is a row, so
+# forty pictures give us 7,840 of them. With the tokens in $X$, each brought to [mean 0 and
+# deviation 1](#Normalise-before-you-weigh), the shares in $\mathbf{y}$ and a penalty $\lambda$,
 #
 # $$ \mathbf{w} = (X^\top X + \lambda I)^{-1} X^\top \mathbf{y} . $$
 
@@ -152,8 +151,9 @@ assert iou > 70
 print("check: the weights are the lowest point, and the outlines are found")
 
 # %% [markdown]
-# The column of ones is the bias. That's the whole head, 193 numbers. We put each answer at the
-# middle of its patch, and blend neighbouring answers in between. We draw the line where the
+# The column of ones is the bias. (With thousands of rows, $\lambda$ hardly holds it back, so it
+# needn't be the 100 of chapter 13.) That's the whole head, 193 numbers. We put each answer at
+# the middle of its patch, and blend neighbouring answers in between. We draw the line where the
 # result crosses one half.
 
 # %% [markdown] tags=["predict"]
@@ -189,10 +189,10 @@ figures.show(*beyond.by_block(record, everything))
 # %% [markdown]
 # ## Without any mask
 #
-# Forty masks are few. What about none at all? Then nobody says what to look for, but you
-# can ask in which directions the tokens of *one* photograph differ most. These are its
-# *principal components*, each at right angles to those before it. How far a token reaches along a
-# direction is a number, so each component is a map.
+# Forty masks are few. What about none at all? Then nobody says what to look for, but you can ask
+# in which directions the tokens of *one* photograph differ most. These are its *principal
+# components*, each at right angles to those before it. Each token has a number for how far it
+# reaches along such a direction, and drawn in their places, these numbers are a map.
 
 # %% tags=["hide-cell"]
 SIDE = 512
@@ -239,10 +239,11 @@ first = principal(z[0])[:, 0].view(32, 32)
 figures.show(*beyond.first_component(hopper[0], first))
 
 # %% [markdown]
-# The corners! A dozen tokens there are more than ten times as long as the others. They're the
-# giants of [chapter 15](15_inside.ipynb), where you moved them out of the picture. A
-# principal component follows the largest differences, and nothing differs as much as these
-# few tokens from all the rest.
+# The corners! Everywhere else, the number is nearly the same. A dozen tokens there are more than
+# ten times as long as the others. They're the giants of [chapter 15](15_inside.ipynb), where you
+# moved them out of the picture. (There they were four. Here there are more, probably because
+# resized positions spread each corner over several patches.) A principal component follows the
+# largest differences, and nothing differs as much as these few tokens from all the rest.
 #
 # No error message tells you. The cure is to give all tokens length 1, so that only their directions
 # count. `interpret.components` does that, paints the giants grey, and shows the first three
@@ -275,14 +276,9 @@ figures.show(*beyond.colours({name: pairs[name] for name in NAMES}, maps))
 
 # %% [markdown]
 # Nobody drew a mask, nobody named a thing. Face, cap, jacket and flag come apart; so do the
-# coffee, the inside of the cup and the saucer. The cat is blurred, but you can find its eyes
-# and its nose. The colours themselves mean nothing, and they're chosen anew for each
-# photograph.
-#
-# Why block 11, after all that praise for block 7? Block 7 was measured on drawn shapes. For boxes
-# we'll read [the first eight side by side](#What-we-chose), which did better than four spread over
-# the network. For photographs without a head, we've only looked: here we liked block 11, and at the
-# end you'll see block 9. Why tasks differ, we can't explain. So try several, and compare.
+# coffee, the inside of the cup and the saucer. The cat is blurred, but you can find its eyes and
+# its nose. The colours themselves mean nothing, and they're chosen anew for each photograph.
+# ([Why block 11?](#Which-block-for-what))
 
 # %% [markdown]
 # ## Boxes from eight pictures
@@ -343,7 +339,7 @@ figures.show(*beyond.cells(slide[0], true, KINDS, "drawn by people"))
 # middle at $(2, 5)$. What are the four distances, and what's its centreness?
 
 
-# %% tags=["teaches"]
+# %% tags=["teaches", "hide-cell"]
 def box_targets(points: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
     """How central points (n, 2) are in their box (m, 4), and its distances."""
     if len(boxes) == 0:
@@ -363,8 +359,8 @@ box_targets(torch.tensor([[2.0, 5.0]]), torch.tensor([[0.0, 0.0, 10.0, 10.0]]))
 
 # %% [markdown]
 # (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. For each of the three kinds of
-# cell, `box_head` (unfold it) is our ridge head twice: once for the centreness, and once for
-# the distances. It learns from eight pictures, no more.
+# cell, `box_head` (unfold it, and `box_targets` above) is our ridge head twice: once for the
+# centreness, and once for the distances. It learns from eight pictures, no more.
 
 
 # %% tags=["hide-cell"]
@@ -474,17 +470,14 @@ print("check: red and white cells are found, and none of them twice")
 # cells are large and violet, and mostly alone. Of our eleven red boxes, seven fit one of the
 # eighteen red cells. The others lie mostly between two cells, and we've even missed the single
 # pale cell at the lower right.
-#
-# ## But can it count?
-#
-# One picture proves little. On the set's 72 test pictures, white cells are found best again, by
-# each of [four heads](#Average-precision).
 
 # %% [markdown] tags=["predict"]
-# What a doctor wants is simpler: how many? So in each test picture we count the boxes of our
-# best head, a small MLP that has learned from all 205 training pictures. Its rival doesn't
-# even look. It always gives the average of those 205, which for red cells is 11.6. **Who
-# counts red cells better?**
+# ## But can it count?
+#
+# One picture proves little, and what a doctor wants is simpler: how many? So in each of the
+# set's 72 test pictures we count the boxes of [our best head](#Average-precision), a small MLP
+# that has learned from all 205 training pictures. Its rival never looks at a picture: it always
+# gives the average of those 205, which for red cells is 11.6. **Who counts red cells better?**
 #
 # * the MLP
 # * the one who always says 11.6
@@ -507,11 +500,11 @@ for place, kind in enumerate(blood.class_names):
     print(f"{dull.mean():8.1f}{gap:+8.2f} ± {error:.2f}")
 
 # %% [markdown]
-# There's hardly any difference, and that's sobering: our MLP is off by 3.3 red cells a picture, and
-# a rival who never looks by 3.1. (The ± is the standard error over the 72 pictures, and a larger
-# dot stands for several of them.) Heads from ten pictures, much like yours from eight, are worse.
-# Nearly every picture has one white cell, so there's little to win. Only for platelets does
-# counting pay.
+# There's hardly any difference, and that's sobering: our MLP is off by 3.3 red cells a picture,
+# and a rival who never looks by 3.1. (The ± is the standard error over the 72 pictures, and a
+# larger dot stands for several of them.) Heads from ten pictures, much like yours from eight,
+# are worse for red cells and platelets. Nearly every picture has one white cell, so there's
+# little to win. Only for platelets does counting pay.
 #
 # It's a bit unfair: the "true" numbers miss cells that nobody boxed, in some pictures all of them.
 # Still, without this dull rival we'd never have known.
@@ -686,7 +679,11 @@ print("check: white cells are found best by every head")
 # 2025](https://doi.org/10.1049/cvi2.12341) 95%, on other splits of the pictures. In ours, only the
 # heads have seen blood; the rest has learned from photographs of dogs and teapots.
 #
-# ### What we chose
+# ### Which block for what
+#
+# Block 7 was measured on drawn shapes. On photographs, where no head learns, we've only looked,
+# and liked block 11 for components and block 9 for your own photograph. Why tasks differ, we
+# can't explain. So try several, and compare.
 #
 # The box head reads the first eight blocks side by side: with blocks 3, 6, 9 and 12 it did worse on
 # the validation pictures (a mean of 65 against 69%). A box is kept from a certain score on, one for

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from matplotlib.colors import to_hex
 
 from vitedu.figures.chapters import beyond
-from vitedu.figures.palette import CLASS, PATCHES
+from vitedu.figures.palette import ATTENTION, CLASS
 
 
 def test_each_new_picture_gets_its_outline():
@@ -103,7 +103,7 @@ def test_cells_have_the_colour_of_their_kind():
     drawn = [patch.get_bbox().bounds for patch in axes.patches]
     assert drawn == [(1, 2, 4, 4), (2, 3, 4, 4), (3, 4, 4, 4)]
     assert axes.texts[0].get_color() == CLASS
-    assert axes.texts[1].get_color() == PATCHES
+    assert axes.texts[1].get_color() == ATTENTION
     assert alt.endswith("found: 2 red cells, 1 white cells, 0 platelets.")
     right = [torch.tensor(x) > 0 for x in ([1, 0], [1], [])]
     picture = torch.rand(3, 12, 16)
@@ -113,7 +113,7 @@ def test_cells_have_the_colour_of_their_kind():
     dashed = [box.get_linestyle() not in ("-", "solid") for box in drawn]
     assert dashed == [False, True, False]
     assert missed.get_bbox().bounds == (4, 5, 4, 4)
-    assert to_hex(missed.get_edgecolor()) == PATCHES.lower()
+    assert to_hex(missed.get_edgecolor()) == ATTENTION.lower()
     assert "2 red cells (1 right)" in alt and alt.endswith("dashed; 1 missed.")
 
 

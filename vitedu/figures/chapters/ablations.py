@@ -318,10 +318,11 @@ def costs(
     for axes, words in zip(panels, ("multiply-adds", "time"), strict=True):
         axes.set(xlim=(0.8, 2.2))
         axes.set_xticks([1, 1.5, 2], ["1", "1.5", "2"])
-        axes.set_xlabel(f"{words} (times)", fontsize=12)
+        axes.set_xlabel(words, fontsize=12)
         axes.tick_params(labelsize=11)
         bare(axes)
     panels[0].set_ylabel("new photographs right (%)", fontsize=12)
+    figure.supxlabel(f"({next(iter(rivals))} = 1)", fontsize=11)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
         loc="outside upper center",

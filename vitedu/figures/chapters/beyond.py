@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # red cells, white cells, platelets: their colour and width of line
-LOOKS = ((CLASS, 1.4), (PATCHES, 2.4), (ATTENTION, 2.0))
+LOOKS = ((CLASS, 1.4), (ATTENTION, 2.4), (PATCHES, 2.0))
 KIN_SIZES = 24  # numbers of a token that the page is sent
 KIN_SIDE = 256  # pixels of its picture
 OUTLINES = PATCHES, CLASS, ATTENTION  # of named patches, in this order
@@ -329,7 +329,7 @@ def counted(
         bare(axes)
         off = (found[:, k] - true[:, k]).double().abs().mean().item()
         listed.append(f"{name} {off:.1f}")
-    grid[0].set_ylabel("counted", fontsize=11)
+    grid[0].set_ylabel("counted by the MLP", fontsize=11)
     note(grid[0], "rival", (0, always[0]), (2, 3))
     alt = (
         f"Cells counted in {len(found)} pictures against the true numbers, a "

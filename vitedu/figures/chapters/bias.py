@@ -33,7 +33,7 @@ JUDGED = {
     "new ones": "per_seed",
     "new forms,\nfive of each": "shots_5_per_seed",
 }
-LINE_WIDTHS = {20: 2.4, 6: 1.1}  # of lines, by million multiply-adds
+LINES = {20: ("-", 2.4), 6: (":", 1.6)}  # by million multiply-adds
 
 
 def puzzles(
@@ -132,6 +132,9 @@ def by_number(
     """
     rows = -(-len(panels) // 2)
     figure, grid = chart(WIDTH, 2.8 * rows + 0.6, rows, 2, squeeze=False)
+    dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+    grid[0, 0].plot([], [], label="its own pictures", **dashed)
+    grid[0, 0].plot([], [], color=DARK, linewidth=2, label="new ones")
     told = []
     for axes, (title, task) in zip(grid.flat, panels.items(), strict=True):
         said = []
@@ -149,9 +152,6 @@ def by_number(
     for network, place in NAMED.items():  # where lines cross
         label, color, _ = NETWORKS[network]
         axes.text(*place, label, fontsize=10, color=color)
-    dashed = {"color": DARK, "linestyle": (0, (4, 2)), "linewidth": 1.6}
-    grid[0, 0].plot([], [], label="its own pictures", **dashed)
-    grid[0, 0].plot([], [], color=DARK, linewidth=2, label="new ones")
     handles, names = grid[0, 0].get_legend_handles_labels()
     look = {"fontsize": 11, "frameon": False, "ncols": 3}
     figure.legend(handles, names, loc="outside upper center", **look)
@@ -182,16 +182,15 @@ def _curve(
         return []
     places = [SHIFTS[network] * NUMBERS[number] for number in rows]
     own = [statistics.mean(row["train_per_seed"]) for row in rows.values()]
-    look = {"color": color, "linewidth": 1.6, "alpha": 0.9}
+    look = {"color": color, "linewidth": 1.2, "alpha": 0.6}
     axes.plot(places, own, linestyle=(0, (4, 2)), **look)
     for place, row in zip(places, rows.values(), strict=True):
         seeds = row["per_seed"]
         look = {"color": color, "markersize": 3, "alpha": 0.45}
         axes.plot([place] * len(seeds), seeds, "o", linestyle="none", **look)
     means = [row["value"] for row in rows.values()]
-    errors = [standard_error(row["per_seed"]) for row in rows.values()]
-    look = {"color": color, "linewidth": 2, "capsize": 2, "markersize": 5}
-    axes.errorbar(places, means, errors, fmt=f"{marker}-", label=label, **look)
+    look = {"color": color, "linewidth": 2, "markersize": 5}
+    axes.plot(places, means, f"{marker}-", label=label, **look)
     new, known = (
         ", ".join(f"{value:.0f}" for value in values) for values in (means, own)
     )
@@ -253,7 +252,7 @@ def growing(
     for axes, (title, key) in zip(panels, JUDGED.items(), strict=True):
         for network in ("resnet", "vit"):
             label, color, marker = NETWORKS[network]
-            for size, width in LINE_WIDTHS.items():
+            for size, (style, width) in LINES.items():
                 seeds = [metrics[f"{network}-{size}-{n}"][key] for n in SHAPES]
                 means = [statistics.mean(each) for each in seeds]
                 errors = [standard_error(each) for each in seeds]
@@ -261,7 +260,8 @@ def growing(
                 look["markersize"] = 2.5 * width
                 look["label"] = f"{label}, {size} M"
                 places = [*SHAPES.values()]
-                axes.errorbar(places, means, errors, fmt=f"{marker}-", **look)
+                look["fmt"] = f"{marker}{style}"
+                axes.errorbar(places, means, errors, **look)
                 values = ", ".join(f"{value:.0f}" for value in means)
                 told.append(f"{' '.join(title.split())}, {label} {size} M")
                 told[-1] += f" {values}"

@@ -55,7 +55,7 @@ STEP = (
         "x, y = mixup(x, y, draw(alpha))",
     ),
     (
-        r"the loss  $-\sum_k \tilde{y}_k \ln p_k$",
+        r"the loss  $-\sum\,\tilde{y}_k \ln p_k$",
         CLASS,
         "F.cross_entropy(model(x), y)",
     ),
@@ -210,28 +210,31 @@ def plane(
     kinds: Mapping[str, str] | None = None,
     *,
     low: float = 20,
+    right: float = 100,
     high: float = 100,
 ) -> "tuple[Figure, str]":
     """The map: what runs know of their own pictures, and of others, in percent.
 
-    `paths` are live runs from epoch to epoch, named at their ends; `moves` lead
+    `paths` are live runs from epoch to epoch, named at their ends, or at the
+    only point (red); `moves` lead
     from run to run; `places` are words that name a region; `marks` have no gap
     to show, only a height; `kinds` say what the colours of moves mean.
     """
-    ratio = (high - low) / (100 - low)
+    ratio = (high - low) / (right - low)
     figure, axes = chart(WIDTH, ratio * (WIDTH - 0.75) + 0.6)
     axes.plot([low, 100], [low, 100], "--", color=STREAM, linewidth=1.5)
     look = {"color": STREAM, "rotation": 45, "ha": "center", "va": "center"}
-    middle = low + 0.36 * (100 - low)
+    middle = low + 0.36 * (right - low)
     note(axes, "no gap", (middle, middle), (-9, 9), 11, **look)
     axes.fill_between([low, 100], low, [low, 100], color=PALE, alpha=0.15)
     told = []
     looks = (
         {"color": STREAM, "ha": "right", "va": "top"},
         {"color": PATCHES, "ha": "left", "va": "center"},
-        {"color": CLASS, "ha": "left", "va": "center"},
     )
     for (name, path), look in zip((paths or {}).items(), looks, strict=False):
+        if len(path) == 1:
+            look = looks[1] | {"color": CLASS}
         offset = (8, 0) if look["va"] == "center" else (4, -9)
         axes.plot(*zip(*path, strict=True), "o-", color=look["color"], lw=2)
         note(axes, name, path[-1], offset, 11, weight="bold", **look)
@@ -262,7 +265,7 @@ def plane(
         look = {"color": COLORS[kind], "va": "top", "weight": "bold"}
         point = (low, high - 0.22 * (high - low))
         note(axes, words, point, (8, -16 * row), 11, **look)
-    axes.set(xlim=(low, 100), ylim=(low, high), aspect="equal")
+    axes.set(xlim=(low, right), ylim=(low, high), aspect="equal")
     axes.set_xlabel("learned from (% right)", fontsize=11)
     axes.set_ylabel("held out (% right)", fontsize=11)
     axes.tick_params(labelsize=11)

@@ -739,7 +739,7 @@ for depth, block in product((2, 17), (Plain, Block)):
 # in three epochs at this rate, from this seed.
 #
 # To do as well as two blocks, the other fifteen would only have to pass on what matters. But
-# without a plus, even that has to be learned. With it, it comes for free, and our deep network
+# without a plus, even that has to be learned. With it, that comes for free, and our deep network
 # learns its digits best of all four, though on new ones it isn't ahead.
 #
 # [He et al. 2016a](https://arxiv.org/abs/1512.03385) saw that plain networks of 56 layers did worse

@@ -9,8 +9,8 @@ import vitedu
 #
 # Let's start with something that works. The book's package, `vitedu`, holds a trained
 # Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the
-# model what it sees. (In the model's name, *Ti* stands for tiny, and 16 is what this page is
-# about.)
+# model what it sees. In the model's name, *Ti* stands for tiny, and 16 is what this page is
+# about.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -68,8 +68,8 @@ figures.show(*figures.network("patches"))
 # the ViT ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) has an answer
 # that's almost rude: put a square grid over the picture and cut.
 #
-# We take a square of 224×224 pixels out of the photograph, and keep it for the whole
-# book. `picture` is a tensor with the axes `c` (red, green, blue), `h` (rows) and `w`
+# We cut a square out of the photograph, shrink it to 224×224 pixels, and keep it for the
+# whole book. `picture` is a tensor with the axes `c` (red, green, blue), `h` (rows) and `w`
 # (columns), and its numbers go from 0 to 1.
 
 # %% tags=["hide-cell"]
@@ -151,13 +151,12 @@ print("surer of the mortarboard in 196 pieces than of the uniform in four")
 # with 196 it's surer of the mortarboard than it was of the uniform with four. A high
 # percentage doesn't mean that the network has seen what you see.
 #
-# (The pictures show one order of the twenty, the bars the mean of all. However we shuffle, the
-# model itself cuts 16×16.)
+# The pictures show one order of the twenty, the bars the mean of all. However we shuffle, the
+# model itself cuts 16×16.
 #
 # So the order counts, and yet nothing inside the patches tells it. Taken as a heap, the
-# last panel and the portrait are the same. Each patch has to look at the others
-# ([chapter 2](02_attention.ipynb)) and be told where it was ([chapter
-# 4](04_vit.ipynb)).
+# last panel and the portrait are the same. So each patch will have to be told where it was
+# ([chapter 4](04_vit.ipynb)).
 #
 # ## Unroll each patch
 #
@@ -184,9 +183,9 @@ figures.show(*drawings.numbered(image, 2))
 # files.
 #
 # In code it's a single line, with `rearrange` from a small library called
-# [einops](https://einops.rocks). You write down the axes by name. Brackets left of the arrow
-# split an axis: `(gh p)` turns the height into `gh` patches of `p` rows. Brackets right of it
-# join axes, the last name changing fastest.
+# [einops](https://einops.rocks). You write down the axes by name, with `b` for the images of a
+# batch. Brackets left of the arrow split an axis: `(gh p)` turns the height into `gh` patches
+# of `p` rows. Brackets right of it join axes, the last name changing fastest.
 
 
 # %% tags=["teaches"]
@@ -197,9 +196,6 @@ def patchify(images, patch_size):
 
 
 # %% [markdown]
-# `gh` and `gw` count the patches down and across, `p` and `q` the rows and columns inside
-# one, and `b` the images of a batch.
-#
 # The model was trained on pixels from −1 to 1, so stretch Hopper to that range, make her
 # a batch of one, and cut.
 
@@ -326,25 +322,21 @@ with torch.no_grad():
     assert torch.equal(embed(x), model.patch_embed(x))
 print("computed in double precision, equal to 12 decimals")
 
+
 # %% [markdown]
-# The same tokens, so the box in the drawing is built. Let's break it.
+# They're the same tokens, so the box in the drawing is built. Let's break it.
 #
 # ## Right shape, wrong numbers
 #
 # Here's a mistake that you'll meet in real code, and it raises no error: keep the channel in
-# front, `(c p q)`, as you'd naturally do in PyTorch. On the numbered image, the first row
-# should begin with 0, 100, 1, 101.
-
-# %% tags=["failure"]
-pattern = "b c (gh p) (gw q) -> b (gh gw) (c p q)"
-print(rearrange(image[None], pattern, p=2, q=2)[0, 0].tolist())
-
+# front, `(c p q)`, as you'd naturally do in PyTorch. The numbered image would begin with 0, 1,
+# 10, 11: the right patch, read channel by channel.
 
 # %% [markdown] tags=["predict"]
-# It's the right patch, read channel by channel. But the real model's $\mathbf{E}$ expects
-# `(p q c)`. So leave Hopper's patches in their places, but give the model the numbers inside
-# each patch in this wrong order. Its later layers carry on as usual: `answer`, in a hidden
-# cell, turns tokens into names. **What will it call Grace Hopper now?**
+# But the real model's $\mathbf{E}$ expects `(p q c)`. So leave Hopper's patches in their
+# places, but give the model the numbers inside each patch in this wrong order. Its later layers
+# carry on as usual: `answer`, in a hidden cell, turns tokens into names. **What will it call
+# Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -363,15 +355,16 @@ def answer(tokens, top=3):
 
 
 # %% tags=["failure"]
-channel_first = rearrange(x, pattern, p=16, q=16)
+wrong = "b c (gh p) (gw q) -> b (gh gw) (c p q)"
+channel_first = rearrange(x, wrong, p=16, q=16)
 print(tuple(channel_first.shape), "as it should be")
 for name, probability in answer(channel_first @ E + bias, top=2):
     print(f"{probability:4.0%}  {name}")
 
 
 # %% [markdown]
-# A window shade, and it's sure. What does it see? `paste` is the way back: the pattern of
-# `patchify`, read from right to left.
+# A window shade, and it's sure. What does it see? `paste` turns rows back into a
+# picture: it's the pattern of `patchify`, read from right to left.
 
 
 # %%
@@ -396,7 +389,8 @@ figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
 # There it hangs, slats and all: in each patch, red, green and blue now lie one under another.
-# The network is fine. It read exactly what you wrote.
+# And it's grey, because three neighbouring numbers of one colour are read as the red, green
+# and blue of one pixel. The network is fine. It read exactly what you wrote.
 #
 # So loaded weights punish this order at once. If you train from scratch, though, it's
 # harmless: training simply learns $\mathbf{E}$ [with its rows in that
@@ -409,8 +403,8 @@ figures.show(*photos.pictures(panels, seen))
 #
 # Now open the real model. It learned 192 questions, and each is a kernel of 16×16 pixels
 # in three channels: a small colour picture. So here's the whole of $\mathbf{E}$. The
-# *liveliest* questions come first, those whose answers vary most over five photographs
-# (Hopper, a cat, a coffee, an astronaut, a rocket).
+# *liveliest* questions come first, those whose answers vary most over all patches of five
+# photographs (Hopper, a cat, a coffee, an astronaut, a rocket).
 
 # %% tags=["hide-input"]
 names = ("hopper", "cat", "coffee", "astronaut", "rocket")
@@ -460,13 +454,11 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 # Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
 # no from the wall. And there she is, in one number per patch.
 #
-# (Within each photograph, question 30 varies more. But some are warm all over and others cool,
-# and that puts 113 first.)
-#
 # Question 30 is nearly the one from your pencil: *how much brighter are you on the right?*
 # The left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
 # how much brighter you are at the top. Is that just a nice story? For 113 and 75
-# it's nearly the truth, for 30 only part of it, [as you can check](#Do-they-ask-that?).
+# it's nearly the truth, for 30 only part of it, [as the second reading
+# checks](#Do-they-ask-that?).
 
 # %% [markdown] tags=["predict"]
 # ## How many answers does it need?
@@ -495,13 +487,13 @@ def read(known, tokens=tokens):
 # %% tags=["hide-input"]
 generator = torch.Generator().manual_seed(0)
 draws = [torch.randperm(192, generator=generator)[:64] for _ in range(10)]
-mean = flat[0].mean(dim=0)
 
 
-def painted(known):
-    """The portrait from the average patch and these kernels alone."""
+def painted(known, rows=flat[0]):
+    """A picture from its average patch and these kernels alone."""
     basis = torch.linalg.qr(E[:, known]).Q  # (p*p*c, k)
-    rows = mean + (flat[0] - mean) @ basis @ basis.mT
+    mean = rows.mean(dim=0)
+    rows = mean + (rows - mean) @ basis @ basis.mT
     return paste(rows[None], 16)[0] / 2 + 0.5
 
 
@@ -525,13 +517,14 @@ assert names[3:5] == ["military uniform"] * 2 and uniforms == 0
 print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 
 # %% [markdown]
-# The liveliest third will do: a tile roof, a space shuttle, a hat, and at 64 she's in uniform.
-# But it has to be the right third: in ten tries, 64 questions picked at random never got there.
-# The last panel shows the first of the ten. (With all of them it's 87%, not the 83% from the
-# start: our square is a wider cut than `classify` makes.)
+# A tile roof, a space shuttle, a hat, and at 64 she's in uniform. For her, the liveliest third
+# will do. But it has to be the right third: in ten tries, 64 questions picked at random never
+# got there. The last panel shows the first of the ten. With all of them it's 87% and not the
+# 83% from the start, because our square is a wider cut than `classify` makes.
 #
 # The portraits show how much of her those answers hold. To paint each, we mixed the
-# kernels of the questions that were asked, to come as close to the photograph as they can.
+# kernels of the questions that were asked, to come as close to the photograph as those
+# kernels can.
 # You'd know her from eight answers. You'd even know her in the red jacket that the random
 # questions gave her.
 #
@@ -541,9 +534,19 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 
 # %%
 yours = vitedu.data.photo("coffee")  # or yours = "my photo.jpg"
-its_tokens = embed(vitedu.preprocess(model, yours)).detach()
-for count in (3, 8, 32, 64):
-    print(f"{count:2} answers: {read(liveliest[:count], its_tokens)[0]}")
+
+# %% tags=["hide-input"]
+pixels = vitedu.preprocess(model, yours)  # (1, 3, 224, 224), from -1 to 1
+rows, its_tokens = patchify(pixels, 16)[0], embed(pixels).detach()
+panels = {
+    f"{count} answers": (
+        painted(liveliest[:count], rows),
+        *read(liveliest[:count], its_tokens),
+    )
+    for count in (3, 8, 32, 64)
+}
+seen = "The picture painted with 3, 8, 32 and 64 answers, ever more clearly."
+figures.show(*drawings.captioned(panels, 2, seen))
 
 # %% [markdown]
 # A worm, an eggnog, a clear soup, and only then an espresso.
@@ -553,8 +556,8 @@ for count in (3, 8, 32, 64):
 # 1. You cut a picture $H$ pixels high and $W$ wide into words: $N = HW/P^2$ patches, each
 #    a flat row of $P^2 C$ numbers, in the order row, column, channel.
 # 2. A learned matrix $\mathbf{E}$ asks each patch $D$ questions, and the answers are
-#    its token; in code, it's a convolution whose stride is the patch size. ([Walk](try.md#Walk)
-#    shows it for one patch.)
+#    its token; in code, it's a convolution whose stride is the patch size. On the site
+#    you can [follow one patch through](try.md#Walk).
 # 3. A wrong order raises no error. If you train from scratch, you may never notice; if
 #    you load weights, it can turn a rear admiral into a window shade.
 #
@@ -644,13 +647,9 @@ print("reshape, permute, reshape: the same rows")
 # `(c p q)` and with the patches last. And if the patch size doesn't divide the side?
 # `patchify` raises an error, while the convolution silently drops the rest.
 #
-# And why was the window shade grey? `paste` takes three numbers in a row for the red,
-# green and blue of one pixel. In rows cut as `(c p q)` they're three neighbouring
-# pixels of one channel, nearly equal, and that makes grey. But pasting back isn't a test: paste
-# with the same wrong order, and the picture looks right.
-#
-# With its rows in that order too, $\mathbf{E}$ makes the right tokens out of them. That's why
-# you can train with `(c p q)` from scratch.
+# Pasting back isn't a test, by the way: paste with the same wrong order, and the picture looks
+# right. And with its rows in that order too, $\mathbf{E}$ makes the right tokens out of them.
+# That's why you can train with `(c p q)` from scratch.
 
 # %%
 E_first = rearrange(E, "(p q c) d -> (c p q) d", p=16, q=16)
@@ -790,7 +789,9 @@ print("on the four other photographs, too, each fits its own best")
 # %% [markdown]
 # They do. But look at the −0.48: question 30 dislikes bright tops. Go back to its kernel,
 # and you'll see that the bright corner is at the *lower* right. So "brighter on the right"
-# is only half of what it asks.
+# is most of what it asks, but not all.
+# (It has the larger answers here. But some of the five photographs are warm all over and
+# others cool, and that puts 113 first.)
 #
 # ### What sixteen costs
 #

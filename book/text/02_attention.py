@@ -8,8 +8,9 @@ import vitedu
 # # Attention
 #
 # In [chapter 1](01_images.ipynb) we cut Grace Hopper's portrait into 196 patches. Here
-# are 12×12 pixels from each of two of them, made five times brighter. One is a piece of
-# her cap, the other a piece of her jacket. Which one is the cap?
+# are two of them, made five times brighter, and trimmed to 12×12 pixels because a bright
+# corner would give one away. One is a piece of her cap, the other a piece of her jacket.
+# Which one is the cap?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -78,7 +79,7 @@ figures.show(*figures.network("attention"))
 # may be at the other end of the picture. So we'd like an average in which every patch decides
 # for itself whose numbers count.
 #
-# A patch needs to look things up, and for that Python has dictionaries. This one says how
+# So a patch needs to look things up. Python has dictionaries for that. This one says how
 # warm each wind is, in °C.
 
 # %%
@@ -378,12 +379,34 @@ print("the colours are right, and the attention is at the twins")
 # %% [markdown]
 # By its colour. Look at the scores in the last line: the others score −32. An equal glyph
 # lifts that to 6, but if the colour is equal too, it falls back to −8. So the twin wins. That
-# takes two matrices: if one made both queries and keys, a patch could hardly avoid finding itself.
+# takes two matrices: if one made both queries and keys, a patch's score with itself would be a
+# squared length, and that's hard to beat.
 #
-# Now watch it being learned. The triangle marks the framed patch's row, and on the dotted
-# line patches look at themselves. By step 20 the purple square is in the trap. At step 40 it's
-# nearly out, but on average, patches are deeper in: 18%. Then they climb out, and in the end the
-# map is right, for a puzzle that the network has never seen.
+# Now watch it being learned. The triangle marks the row of the framed T, and on the dotted
+# line patches look at themselves. The bright square on that line at step 20 is the purple
+# square, in the twelfth row: it's in the trap. At step 40 it's nearly out, but on average,
+# patches are deeper in: 18%. Then they climb out, and in the end the map is right, for a puzzle
+# that the network has never seen.
+#
+# ## To attention, a picture is a bag
+#
+# There's something that attention can't know. Shuffle the patches of the puzzles, and compare:
+
+# %%
+order = [3, 15, 6, 0, 9, 12, 2, 5, 14, 8, 1, 11, 4, 13, 7, 10]
+answers, _ = look(x_unseen, *matrices)
+shuffled, _ = look(x_unseen[:, order], *matrices)
+same = torch.allclose(shuffled, answers[:, order], rtol=0, atol=1e-4)
+print("the same answers, in shuffled order:", same)
+
+# %% [markdown]
+# Each patch gets what it got before, only in another row, which is called *permutation
+# equivariance*. Queries, keys and values are made token by token, and neither a softmax nor
+# a sum cares about the order of its terms. So to attention, a photograph is a bag of patches.
+# No patch can ask who's above it, and two patches with equal numbers stay equal for good.
+#
+# The cure is to write each token's place into it before it goes in. [Chapter
+# 4](04_vit.ipynb) does that, with *position embeddings*.
 #
 # ## Several questions at once
 #
@@ -400,8 +423,8 @@ print("the colours are right, and the attention is at the twins")
 # \, \mathbf{U}_{msa} \tag{8}
 # $$
 #
-# Here $k$ is the number of heads (the bold $\mathbf{k}$ is a key). So that more heads
-# don't cost more, each is narrower: $D_h = D / k$. Here's the whole layer for two heads,
+# Here $k$ is the number of heads (the bold $\mathbf{k}$ is a key). To keep the
+# cost the same, each head is narrower: $D_h = D / k$. Here's the whole layer for two heads,
 # each equation with its line of code. Dark columns are head 1, light ones head 2:
 
 # %% tags=["hide-input"]
@@ -454,26 +477,7 @@ assert torch.allclose(layer(x), alone, rtol=0, atol=1e-5)
 print(f"head by head or all at once: the same {alone.numel():,} outputs")
 
 # %% [markdown]
-# ## To attention, a picture is a bag
-#
-# There's something this layer can't know. Shuffle the tokens before they go in, and compare:
-
-# %%
-layer, x = MultiHeadAttention(48, 4), torch.randn(1, 7, 48)
-order = [3, 6, 0, 2, 5, 1, 4]
-same = torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-5)
-print("the same outputs, in shuffled order:", same)
-
-# %% [markdown]
-# Each token gets what it got before, only in another row. (This is called *permutation
-# equivariance*.) Queries, keys and values are made token by token, and neither a softmax nor
-# a sum cares about the order of its terms. So to attention, a photograph is a bag of patches.
-# No patch can ask who's above it, and two patches with equal numbers stay equal for good.
-#
-# The cure is to write each token's place into it before it goes in. [Chapter
-# 4](04_vit.ipynb) does that, with *position embeddings*.
-#
-# ## Is the cap still like the jacket?
+# ## Inside a trained network
 #
 # Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
 # tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
@@ -553,7 +557,7 @@ def maps_of(stages):
 # %% tags=["hide-input"]
 usual = tokens_of(model)
 shown = ["times E", "plus positions", "after block 8"]
-printed = [*shown[:2], "after block 1", "after block 8", "after block 12"]
+printed = [*shown[:2], "after block 1", "after block 8"]
 alt = """Three maps of how similar each patch is to the cap's. Times E, cap and
 jacket are equally bright. With positions the jacket is dim. After block 8 the
 cap's band alone is bright."""
@@ -564,7 +568,7 @@ table({name: usual[name] for name in printed})
 
 # %% [markdown]
 # The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
-# gone dark. The table, an average over all of the dark cloth, agrees: at first the cap is no
+# gone dark. The table, an average over pairs of dark patches, agrees: at first the cap is no
 # more like itself than like the jacket, and after block 8 it's hardly like the jacket.
 #
 # Positions alone don't explain it. They took the jacket down to 0.3, but after block 1 it's
@@ -595,75 +599,32 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # In block 1, all heads look for more of the same: dark cloth on the cap and, in two of them,
 # fainter on the jacket. In blocks 2 and 3, three heads have each picked a direction: left,
 # right and above. Nobody built that in, and they do it [for other patches and
-# photographs](#All-thirty-six-maps), too. (In these two blocks, yellow is ten times as much.
-# What goes to the class token isn't drawn.)
+# photographs](#All-thirty-six-maps), too. The other heads
+# of these two blocks look dark because there yellow is ten times as much.
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. If all pieces of the cap do that, they should take home much
-# the same. Do they?
-#
-# ### Was it attention?
-#
-# Let's compare the vectors that attention *adds* in block 8, at the plus sign in the drawing.
-# Then we break the network in two ways. In "nothing", attention adds nothing in any block. In
-# "no positions", attention works, but all patches get the same position.
+# the same. Do they? Here's how alike the vectors are that attention *adds* in block 8, at the
+# plus sign in the drawing:
 
 # %% tags=["hide-input"]
-import copy
-
-
-def with_attention(change):
-    """A copy of the model; `change` is (layer, values (1, t, d)) -> output."""
-    other = copy.deepcopy(model)
-    for block in other.blocks:
-        block.attn.register_forward_hook(
-            lambda layer, given, _: change(
-                layer, layer.qkv(given[0]).chunk(3, dim=-1)[2]
-            )
-        )
-    return other
-
-
-no_positions = copy.deepcopy(model)
-with torch.no_grad():
-    places = no_positions.pos_embed[:, 1:]  # all get the mean position
-    places.copy_(places.mean(dim=1, keepdim=True).expand_as(places))
-
-# %% tags=["hide-input"]
-after = "after block 8"
-without = with_attention(lambda layer, values: torch.zeros_like(values))
-stages = {
-    "the network": usual[after],
-    "nothing": tokens_of(without)[after],
-    "no positions": tokens_of(no_positions)[after],
-}
 added = {"added in block 8": usual["added in block 8"]}
-broken = {name: stages[name] for name in ("nothing", "no positions")}
-alt = """Three maps of how similar each patch is to the cap's. In what block 8
-adds, the whole cap is bright, the forehead less so, the jacket dark. After
-block 8 with nothing added, the whole picture is brighter, cap and jacket most.
-Without positions the jacket and the sky are brighter than most of the cap."""
-grids = maps_of(added | broken)
-figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
-table(added | stages)
+alt = """A map of how similar to the cap's vector each patch's is, among those
+that block 8 adds. The whole cap is bright, the forehead less so, the jacket
+dark."""
+figures.show(
+    *photos.maps(picture, maps_of(added), label, alt, marked=(2, 5), columns=2)
+)
+table(added)
 
 # %% [markdown]
-# They do. In the first map the whole cap lights up, braid and all, the face more faintly,
-# and the jacket stays dark.
+# They do. The whole cap lights up, braid and all, the face more faintly, and the jacket stays
+# dark. It looks as if the dark square has found out what it's a piece of, and nobody ever told
+# it where a cap ends. (That's one photograph. The second reading [switches attention
+# off](#Was-it-attention?) to see what's missing.)
 #
-# Now the broken networks, after block 8. If attention adds nothing, the jacket is as much like
-# the cap as the cap is like itself, and the rest of the picture is more like it, too. Without
-# positions, the cap is no more like itself than like the jacket, and even the sky is more like
-# the framed patch than much of the cap is.
-#
-# So it seems to take both, attention to look around and positions to say where things are.
-# (It's only one photograph, and two networks that we broke: no proof, says exercise 6.) It
-# looks as if the dark square has found out what it's a piece of, and nobody ever told it
-# where a cap ends.
-#
-# And when a lens of her glasses asks, or a star of the flag? The [second
-# reading](#All-thirty-six-maps) has both. Or point at any patch you like (this works on the
-# book's site).
+# And when a lens of her glasses asks, or a star of the flag? On the book's site you can point
+# at any patch you like.
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
@@ -671,7 +632,7 @@ table(added | stages)
 #
 # * In attention every token takes an average of all values, weighted by how well its
 #   query matches each key.
-# * What to ask, what to be found by and what to hand over are learned. Heads ask
+# * What a token asks, what it's found by and what it hands over are learned. Heads ask
 #   several questions at once.
 # * Attention sees a bag of tokens. Without positions it can't tell left from right.
 #
@@ -684,9 +645,8 @@ table(added | stages)
 # 5. What did positions do for the cap, and what did attention add?
 #
 # And one that this page can't answer. Attention makes mixtures: you saw three tokens move
-# closer together. Mix twelve times, and everything should melt into one. But in the real
-# network, cap and jacket come apart. What keeps tokens from becoming the same? [Chapter
-# 3](03_encoder.ipynb) finds out.
+# closer together. But in the real network, mixing again and again took cap and jacket apart.
+# How do you stack such layers? [Chapter 3](03_encoder.ipynb) finds out.
 #
 # ## Exercises
 #
@@ -728,6 +688,55 @@ table(added | stages)
 # Nothing below is needed for chapter 3. Two sections are about mistakes with this layer
 # that raise no error: dividing by [the root of $D$ instead of $D_h$](#The-wrong-root), and
 # using PyTorch's own layer [without `batch_first=True`](#The-layer-off-the-shelf).
+#
+# ### Was it attention?
+#
+# To find out what kept cap and jacket apart, we break the network in two ways. In "nothing",
+# attention adds nothing in any block. In "no positions", attention works, but all patches get
+# the same position. Here's what's there after block 8:
+
+# %% tags=["hide-input"]
+import copy
+
+
+def with_attention(change):
+    """A copy of the model; `change` is (layer, values (1, t, d)) -> output."""
+    other = copy.deepcopy(model)
+    for block in other.blocks:
+        block.attn.register_forward_hook(
+            lambda layer, given, _: change(
+                layer, layer.qkv(given[0]).chunk(3, dim=-1)[2]
+            )
+        )
+    return other
+
+
+no_positions = copy.deepcopy(model)
+with torch.no_grad():
+    places = no_positions.pos_embed[:, 1:]  # all get the mean position
+    places.copy_(places.mean(dim=1, keepdim=True).expand_as(places))
+
+# %% tags=["hide-input"]
+after = "after block 8"
+without = with_attention(lambda layer, values: torch.zeros_like(values))
+stages = {
+    "the network": usual[after],
+    "nothing": tokens_of(without)[after],
+    "no positions": tokens_of(no_positions)[after],
+}
+broken = {name: stages[name] for name in ("nothing", "no positions")}
+alt = """Two maps of how similar each patch is to the cap's, after block 8. With
+nothing added, the whole picture is brighter, cap and jacket most. Without
+positions the jacket and the sky are brighter than most of the cap."""
+figures.show(*photos.maps(picture, maps_of(broken), label, alt, marked=(2, 5)))
+table(stages)
+
+# %% [markdown]
+# If attention adds nothing, cap and jacket stay the same dark cloth, and the rest of the picture
+# is more like it, too. Without positions, even the sky is more like the framed patch than much of
+# the cap is. So it seems to take both, attention to look around and positions to say where things
+# are. But it's only one photograph, and two networks that we broke. Exercise 6 asks what would
+# convince you.
 #
 # ### Nothing learned
 #
@@ -876,8 +885,8 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 
 
 # %% [markdown]
-# In the last blocks most of the attention goes to the four corners, whoever asks, and
-# there's rarely anything to see in a corner. Larger networks have been caught using
+# In the last block most of the attention goes to the four corners, and there's rarely
+# anything to see in a corner. Larger networks have been caught using
 # such dull patches as scratch paper ([Darcet et al.
 # 2024](https://arxiv.org/abs/2309.16588)). [Chapter 15](15_inside.ipynb) looks into our
 # corners.
@@ -915,8 +924,8 @@ for name in ("hopper", "cat", "coffee", "astronaut"):
 
 # %% [markdown]
 # And in block 8, a lens of her glasses looks at the other lens and, in one head, at the
-# nose between them. A star of the flag looks at other stars. (Would you like to see a head
-# at work, number by number? [Walk](try.md#Walk) opens one.)
+# nose between them. A star of the flag looks mostly at other stars. On the site you
+# can see [a head at work](try.md#Walk), number by number.
 
 # %% tags=["hide-input"]
 eight = maps[7][0, :, 1:, 1:]
@@ -977,7 +986,8 @@ figures.show(*drawings.heads(picture, rows, alt))
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
 # 5. Positions pulled its cloth and the jacket's apart, though block 1 undid most of that. In
 #    block 8, attention gave the pieces of the cap nearly the same thing, and the jacket
-#    something else. If you take either of them away, cap and jacket don't come apart.
+#    something else. When we took either of them away, cap and
+#    jacket [didn't come apart](#Was-it-attention?).
 #
 # </details>
 #
@@ -1065,7 +1075,7 @@ figures.show(*drawings.heads(picture, rows, alt, most=most))
 # alike" you'd most expect it, because attention adds one and the same vector to all
 # tokens, but after block 8 it has happened least there. None of these networks was ever
 # trained to work like this, so no single row proves much. More convincing: several ways
-# of switching off that agree, as the three do on the jacket; many photographs instead of
+# of switching off that agree, as the three nearly do on the jacket; many photographs instead of
 # one; or a network that was trained without attention from the start.
 #
 # </details>

@@ -121,8 +121,8 @@ for passed in range(6):
 #
 # ## Why it turns to fog
 #
-# The shares that a token gives are positive and sum to 1. So what it takes home is an
-# *average* of values, and averages are closer together than what went into them.
+# The shares that a token gives are positive and sum to 1. So it takes home an
+# *average* of values, and averages are closer together than the values were.
 #
 # Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 2)$ and $(2, 4)$. Each gives itself
 # the share ½ and the other two ¼. The first becomes
@@ -146,8 +146,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 #
 # ## Add, don't replace
 #
-# The cure is tiny. A layer shouldn't *replace* its input with what it computes. It should
-# *add* to it:
+# The cure is tiny. A layer shouldn't *replace* its input with its output. It should
+# *add* the two:
 #
 # $$\mathbf{z} \leftarrow \mathbf{z} + f(\mathbf{z}),$$
 #
@@ -210,13 +210,9 @@ compare({"+ add": z})
 # spread of 21% is no longer fog. But look at the size!
 #
 # Your pencil has shown you why: the layer added a copy of the mean, so the mean doubled.
-# Averaging shrinks only what differs. What all tokens share comes out of a layer at about
-# full size, and the plus sign adds it once more.
-#
-# On paper the copy pointed the same way. A new layer's matrices turn it in a random direction,
-# and in 192 dimensions that's nearly at a right angle to the stream. So, by Pythagoras, the
-# stream becomes only about $\sqrt2$ times as long, and 24 such layers make it roughly
-# $\sqrt2^{\,24} = 4096$ times as long.
+# Averaging shrinks only the differences. The part that all tokens share comes out of a layer
+# at about full size, and the plus sign adds it once more. (Not quite a doubling in each layer:
+# it's [about $\sqrt2$](#First-values).)
 #
 # ## Every token at one size
 #
@@ -228,12 +224,12 @@ print(largest_shares(lambda z: z))
 
 
 # %% [markdown]
-# It becomes all or nothing. Large tokens have large scores, and a softmax of large
+# It becomes all or nothing. Large tokens make large scores, and a softmax of large
 # scores picks a single winner. From chapter 2 you know that such a softmax hardly
 # learns.
 #
-# So let's bring what a branch reads to a standard size. For each token, subtract the mean of
-# its numbers, then divide by their standard deviation.
+# So let's give each branch tokens of a standard size to read. For each token, subtract
+# the mean of its numbers, then divide by their standard deviation.
 #
 # Take the token $(3, 1)$. Its mean is 2, which leaves $(1, -1)$. The standard deviation is 1,
 # so that's the result. Now take $(30, 10)$, ten times as large. It leaves $(10, -10)$, the
@@ -282,14 +278,14 @@ for layer in layers:
 compare({"norm, but no add": alone, "+ norm": z})
 
 # %% [markdown]
-# Now what a layer writes no longer grows with the stream. A step is about as long as the start
-# was, as the row without the plus sign shows. The start and 24 such steps, all at right angles,
-# make a vector $\sqrt{25} = 5$ times as long.
+# Now a layer's output no longer grows with the stream, so after 24 of them it's only [about five
+# times](#First-values) its size. The plus sign looks after the differences, the norm after the
+# size. Drop the plus sign, and it's fog again. (That the spread is the same with and without
+# norms is a coincidence, as [other random weights](#First-values) show.)
 #
-# The spread is still 21%: the plus sign looks after the differences, the norm after the size.
-# Drop the plus sign, and it's fog again. And attention stays open: the favourite of a patch
-# gets 4% in the first layer and about 1% in the last. A new layer has hardly an opinion yet,
-# and that's how it should begin.
+# And attention stays open: the favourite of a patch gets 4% in the first layer and about 1% in
+# the last, where even shares would be half a percent. A new layer has hardly an opinion yet, and
+# that's how it should begin.
 
 # %% tags=["hide-cell"]
 print(largest_shares(layer_norm))
@@ -298,7 +294,7 @@ print(largest_shares(layer_norm))
 # ## Then think for yourself
 #
 # By now the cap's patch has heard about the braid, but it hasn't *done* anything with it.
-# Attention decides who is heard, but what they say only goes through matrices and is averaged.
+# Attention decides who is heard, but their values only go through matrices and are averaged.
 # So a patch can hear that there's braid above it and a face below, but it can't conclude "so
 # this is a cap".
 #
@@ -392,7 +388,7 @@ class EncoderBlock(nn.Module):
 
 
 # %% [markdown]
-# What comes out has the shape of what went in, so you can stack as many as you like. In the
+# The output has the shape of the input, so you can stack as many as you like. In the
 # drawing of the whole network, your block is the dashed frame, used $L$ times. **How many
 # norms does a network of twelve blocks have: twelve, 24 or 25?**
 
@@ -404,7 +400,7 @@ sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
 # Two in each block make 24. The last one comes after block twelve: nothing has
-# normalised the stream itself so far, so that's done once, before anyone reads it. (Why
+# normalised the stream itself so far, so that's done once, before an answer is read from it. (Why
 # not [put the norms in the stream](#Norm-first-or-last)?)
 #
 # ## Is it the real thing?
@@ -424,12 +420,8 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 
 
 # %% [markdown]
-# You've written the real thing. (PyTorch's block, with its defaults, is [a different
-# one](#Somebody-else's-block).)
-#
-# And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of
-# your blocks with new weights, and after your twelve trained ones. From here on, each token
-# has its *position* added, as in the real model ([chapter 4](04_vit.ipynb)).
+# You've written the real thing. PyTorch's block, with its defaults, is [a different
+# one](#Somebody-else's-block). And the fog? [It lifts](#After-twelve-blocks).
 
 
 # %% tags=["hide-cell"]
@@ -440,19 +432,8 @@ def embed(x):
 
 
 start = embed(hopper)
-untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
-stacks = {"attention alone": nn.Sequential(*layers[:12])}
-stacks |= {"new blocks": untrained, "trained blocks": mine}
-
-# %% tags=["hide-input"]
-streams = {name: stack(start)[0] for name, stack in stacks.items()}
-figures.show(*drawings.likeness(None, streams, CAP))
 
 # %% [markdown] tags=["predict"]
-# New blocks leave a mist. After the trained ones it has lifted: the cap stands out, this time
-# without the jacket. (The black corners have [their own
-# story](#How-much-does-a-block-write?).)
-#
 # ## Take one part out
 #
 # Does a block need all of its parts? Take one out of every block, and ask about Hopper, a cat
@@ -460,6 +441,8 @@ figures.show(*drawings.likeness(None, streams, CAP))
 #
 # One thing to know: the model reads its answer from one extra token, *row 0*, which belongs to
 # no patch. It's the class token of the drawing.
+# Where it comes from, and the positions that are added to the tokens, are for [chapter
+# 4](04_vit.ipynb).
 #
 # **Which part, left out, has to give exactly the same answer for all three photographs, down
 # to the last percent?**
@@ -517,10 +500,6 @@ networks = {"whole": model}
 for part in ("plus signs", "norms", "attention", "MLPs"):
     networks[f"no {part}"] = without(part)
 
-# %% tags=["hide-cell"]
-for name, network in networks.items():
-    ask(name, network)
-
 # %% tags=["hide-input"]
 given, beside = {}, {"size": [], "spread": []}
 rest = [n for n in range(196) if n not in (0, 13, 182, 195)]  # no corners
@@ -540,12 +519,13 @@ figures.show(*drawings.parts(shown, given, beside))
 #
 # The other three look, and still go wrong, each in its own way. For the first two, the columns
 # on the right tell you how. They give the size of Hopper's tokens after block 12, compared with
-# the start, and the spread, both without the four corners. (24% is low, but it isn't fog.)
+# the start, and the spread. (We've left out the picture's four corners, whose tokens are
+# [giants](#How-much-does-a-block-write?).)
 #
 # * Without **plus signs** it's fog again: the spread is 0, and all that's left of a photograph
 #   is a single vector.
-# * Without **norms** the stream is 18 times as large as it should be, and the network is sure
-#   of nonsense, such as a slide rule in the cup.
+# * Without **norms** it isn't fog (24% is low, but far from 0). But the stream is 18 times as
+#   large as it should be, and the network is sure of nonsense, such as a slide rule in the cup.
 # * Without **MLPs** row 0 still looks: the cat gets 13%, the others 15%. But it draws the
 #   same conclusion every time.
 #
@@ -615,7 +595,7 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # Then the columns part, but up to block 8 the head only guesses: a hook, a chain, a teddy for
 # the cat.
 #
-# From block 9 on the answers arrive, the cat's one block later. First comes something close,
+# From block 9 on the names come closer, the cat's one block later. First comes something close,
 # then the thing itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup,
 # then the espresso in it.
 #
@@ -625,8 +605,20 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # head was trained to read the stream at its end. When it says "hook" halfway,
 # there may be a uniform in the stream that it can't read yet.
 #
-# Still: you've just watched a network make up its mind. What goes through its head when it sees
-# a photograph of *yours*? [Ask it](try.md#Photograph), block by block.
+# Still: you've just watched a network make up its mind. And what goes through its head when it
+# sees a photograph of *yours*? Put the name of your file in place of this rocket on its launch
+# pad:
+
+# %%
+yours = vitedu.data.photo("rocket")  # or yours = "my photo.jpg"
+
+# %% tags=["hide-input"]
+image = vitedu.preprocess(model, yours)
+pictures = {"yours": (image[0] + 1) / 2}
+figures.show(*drawings.answers(pictures, {"yours": guesses(image)}))
+
+# %% [markdown]
+# Poles, more than anything, and then a drilling platform: a steel tower stands on either side.
 #
 # ## What to take with you
 #
@@ -634,8 +626,8 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 #    *adds* to the stream keeps their differences.
 # 2. A norm at the entrance of each branch keeps the stream's size in check; then attention
 #    lets the tokens talk, and the MLP lets each of them think.
-# 3. A block is two lines of code with four parts: take one out of a trained
-#    network, and it talks nonsense without raising an error.
+# 3. A block is two lines of code with four parts: take one out of every
+#    block of a trained network, and it talks nonsense without raising an error.
 #
 # Can you answer these? ([Answers](#Solutions))
 #
@@ -692,12 +684,49 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # In a layer that turns $a$ numbers into $b$, `fresh` draws each weight at random, evenly
 # from the interval between $-\sqrt{6/(a+b)}$ and $\sqrt{6/(a+b)}$, and sets the biases to
 # zero ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)). For
-# $a = b$, what comes out is then about as large as what goes in, and that's where the factor
-# of $\sqrt2$ comes from. With smaller weights the stream would grow less, with larger ones
-# more. So the place of the norm and the first values have to be chosen together.
+# $a = b$, the output is then about as large as the input, and in a random direction, which in
+# 192 dimensions is nearly at a right angle to the stream.
+#
+# So, by Pythagoras, a layer without norms makes the stream about $\sqrt2$ times as long, and 24
+# of them roughly $\sqrt2^{\,24} = 4096$ times. With norms each step is about as long as the
+# start was: start and 24 steps, all at right angles, are $\sqrt{25} = 5$ times as long. The place
+# of the norm and the first values have to be chosen together.
 # [Chapter 4](04_vit.ipynb) has the first value of every weight in the network.
+#
+# And the two spreads of 21%? Here they are for four other seeds:
+
+# %% tags=["hide-input"]
+with torch.random.fork_rng():
+    for seed in range(1, 5):
+        _ = torch.manual_seed(seed)
+        added = normed = tokens
+        for _ in range(24):
+            layer = fresh(MultiHeadAttention(192, 3))
+            added = added + layer(added)
+            normed = normed + layer(layer_norm(normed))
+        told = f"+ add {spread(added):.0%}, + norm {spread(normed):.0%}"
+        print(f"seed {seed}: {told}")
 
 # %% [markdown]
+# With norms it's nearly the same each time. Without them it's a matter of chance.
+#
+# ### After twelve blocks
+#
+# And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of
+# your blocks with new weights, and after your twelve trained ones, each fed what block 1 of
+# the real model reads.
+
+# %% tags=["hide-input"]
+untrained = nn.Sequential(*[fresh(EncoderBlock(192, 3, 768)) for _ in mine])
+stacks = {"attention alone": nn.Sequential(*layers[:12])}
+stacks |= {"new blocks": untrained, "trained blocks": mine}
+streams = {name: stack(start)[0] for name, stack in stacks.items()}
+figures.show(*drawings.likeness(None, streams, CAP))
+
+# %% [markdown]
+# New blocks leave a mist. After the trained ones it has lifted: the cap stands out, this time
+# without the jacket. (The four black corners are [giants](#How-much-does-a-block-write?).)
+#
 # ### Somebody else's block
 #
 # You don't have to write blocks, of course. PyTorch ships one as
@@ -885,8 +914,8 @@ print(f"{most:.1e} at most, for inputs of {where:.1f} and -{where:.1f}")
 #
 # ### How much does a block write?
 #
-# Here is the size of what each branch of the real model adds, relative to the stream it
-# adds to: for Hopper's photograph, the median over the 196 patches, in percent.
+# Here's how much each branch of the real model adds, relative to the stream it adds to: for
+# Hopper's photograph, the median over the 196 patches, in percent.
 
 # %% tags=["hide-input"]
 z = embed(hopper)
@@ -905,7 +934,8 @@ for name, shares in wrote.items():
 # %% [markdown]
 # No branch is idle: each adds between a fifth of what's there and about as much again. But
 # the median hides a surprise. Here are the four longest of the 196 vectors after block 8.
-# We divide the length of the shortest of the four by the median, after blocks 7 and 8:
+# Even the shortest of the four is this many times as long as a typical vector, after block 7
+# and after block 8:
 
 # %% tags=["hide-input"]
 for name, image in images.items():
@@ -1065,5 +1095,5 @@ z = tokens
 for passed, block in enumerate(mine, start=1):
     z = block.attn(z)
     left = spread(z)
-    told = f"{left:.1g}" if left > 1e-13 else "nothing but rounding errors"
+    told = f"{left:.1g}" if left > 1e-14 else "nothing but rounding errors"
     print(f"layers passed: {passed:2}   spread: {told}")

@@ -46,8 +46,8 @@ figures.show(*speed.formats(2049.0))
 # `float16` would need a seventeenth bit for it. And yet nearly all large networks are trained
 # with such numbers. They take half the memory and, on the right chip, a fraction of the time.
 #
-# Let's try it on the network of [chapter 5](05_mnist.ipynb). Here are its first four losses on
-# handwritten digits, in the usual `float32` and in `float16`:
+# Here are the first four losses of [chapter 5's](05_mnist.ipynb) network on handwritten digits, in
+# the usual `float32` and in `float16`:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -116,9 +116,9 @@ for dtype in (torch.float32, torch.float16):
 # calculated that has no answer.
 #
 # **What do numbers lose with only sixteen bits, how do you train with them all the same, and
-# what do you get for it?** By the end you'll know what killed that run, and how to halve what
-# a step keeps of each image. And you'll have seen six lines make a ViT train on nine times as
-# many images a second. (Only two of the six are about number formats.)
+# what do you get for it?** By the end you'll know what killed that run, and how to halve the
+# memory that a step needs for each image. And you'll have seen six lines make a ViT train on
+# nine times as many images a second. (Only two of the six are about number formats.)
 #
 # ## Sixteen bits
 #
@@ -135,8 +135,8 @@ figures.show(*speed.formats(0.1))
 #
 # $$ \pm \left( 1 + \frac{m}{2^k} \right) \cdot 2^{e} $$
 #
-# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$ (stored with an offset, so that it
-# needs no sign), and its fraction says $0.6$ as nearly as $k$ bits can.
+# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$, and its fraction says $0.6$ as nearly
+# as $k$ bits can.
 #
 # The fraction decides how *fine* the numbers are: there are $2^k$ of them from $1$ to $2$,
 # evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The exponent decides
@@ -243,7 +243,7 @@ print("checked: a step that vanishes, a power too large, an epsilon of 0")
 # precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is one line in
 # PyTorch: inside `torch.autocast`, each operation picks its format.
 
-# %%
+# %% tags=["hide-cell"]
 a, b = torch.randn(4, 8), torch.randn(8, 8)
 with torch.autocast("cpu", torch.float16):
     product = F.linear(a, b)
@@ -265,18 +265,19 @@ print("checked: a product in float16, the loss in float32")
 # %% [markdown]
 # A product rounds both factors to sixteen bits on the way in. The loss is always computed in
 # `float32`, and on a GPU [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html)
-# are, too. (On a processor, norms keep the format of their input, as in the third line.)
+# are, too.
 
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
 #
 # On the way back, the gradients of such products have sixteen bits as well. Are sixteen
-# enough? The loss of a batch is a *mean*, so each image's gradient is divided by the batch
-# size, and ViT's authors pretrain with batches of 4,096.
+# enough? We collect real gradients for four photographs, at the output of each linear layer of
+# ViT-Ti/16. As labels we take the network's own answers, because late in training it's right
+# about most pictures.
 #
-# So we collect real gradients for four photographs, at the output of each linear layer of
-# ViT-Ti/16, and divide them by 4,096. As labels we take the network's own answers, because late
-# in training it's right about most pictures.
+# **Take a pencil.** Half of these gradients are smaller than about $2^{-14}$. But the loss of a
+# batch is a *mean*, so each is divided by the batch size, and ViT's authors pretrain with 4,096
+# images, which is $2^{12}$. The smallest number in `float16`, $6 \cdot 10^{-8}$, is $2^{-24}$.
 #
 # **What share of them is too small for float16?**
 #
@@ -316,12 +317,12 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost. Nearly all of the rest are in the strip of "fewer
-# bits", where a number loses one bit of its fraction each time it halves. While a network is
-# still wrong, fewer are lost: if we take its second-best answers as labels, it's a third.
+# More than half of them would be lost: the median is down to $2^{-26}$, which rounds to zero.
+# Nearly all of the rest are in the strip of "fewer bits", where a number loses one bit of its
+# fraction each time it halves. (While a network is still wrong, fewer are lost.)
 #
-# So let's move the gradients to where they keep all their bits. Multiply the loss by some $s$,
-# and the gradient of every weight $w$ is multiplied by $s$, too:
+# So let's move the gradients to where most of them keep all their bits. Multiply the loss by some
+# $s$, and the gradient of every weight $w$ is multiplied by $s$, too:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
@@ -407,7 +408,7 @@ assert len(set(history)) > 3 and mine.isfinite().all()
 print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
-# Step for step, your class does what PyTorch's `torch.amp.GradScaler` does.
+# Step for step, it does what PyTorch's `torch.amp.GradScaler` does.
 #
 # ## A run brought back to life
 #
@@ -447,19 +448,19 @@ figures.show(*speed.rescue(losses, scales))
 # and then it comes alive and catches up. (That it even ends a little lower may be luck.) At last
 # the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving.
 #
-# And an ordinary run? The network that died at the top of the page then reads 89% of digits that
-# were held out, about as many [as in `float32`](#Three-formats-compared).
+# And an ordinary run? In mixed precision, the network that died at the top of the page reads 89%
+# of the held-out digits, about as many [as in `float32`](#Three-formats-compared).
 #
-# So the products may have sixteen bits. The weights may not: keep them in `bfloat16`, too, and
-# at a small learning rate the loss falls [an eighth as far](#Weights-in-bfloat16) as in
-# `float32`.
+# So the products may have sixteen bits. The weights may not: with everything in `bfloat16`,
+# weights and Adam's means too, at a small learning rate the loss falls [an eighth as
+# far](#Weights-in-bfloat16) as in `float32`.
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
-# What do sixteen bits give you? Memory first. The weights, their gradients and Adam's two
-# means stay in `float32`. But the backward pass also needs what the forward pass computed,
-# such as the inputs of each product: the *activations*.
+# Memory first. The weights, their gradients and Adam's two means stay in `float32`. But the
+# backward pass also needs what the forward pass computed, such as the inputs of each product: the
+# *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -490,15 +491,15 @@ bars = {
 figures.show(*speed.memory(bars))
 
 # %% [markdown]
-# In `float32`, one photograph takes more than all the weights! The three bars show two
-# savings. The first has nothing to do with bits: your `attention` from [chapter
+# One photograph takes more than all the weights! The bars show two savings. The first has
+# nothing to do with bits: your `attention` from [chapter
 # 2](02_attention.ipynb) keeps the attention maps. PyTorch's *fused* attention computes the map
 # piece by piece, throws each piece away, and computes it again in the backward pass ([Dao et
 # al. 2022](https://arxiv.org/abs/2205.14135)).
 #
 # The second saving, about 40%, is `bfloat16`, a single line. Why not half? Adding a `float32`
 # and a `bfloat16` tensor gives `float32`. So the residual stream stays in `float32`, and the
-# norms save it like that for the backward pass. (And the image is kept in both formats.)
+# norms save it like that for the backward pass.
 #
 # In a batch of 64, the activations are nearly all of the memory, so keeping the weights in
 # `float32` costs [next to nothing](#Counting-memory).
@@ -510,7 +511,7 @@ figures.show(*speed.memory(bars))
 # say what's next.
 #
 # A *profile* tells you where the time goes. Here's one training step of your ViT-Ti/16 in
-# `float32`, by kind of operation, in percent of its time, on one core of a processor:
+# `float32`, by kind of operation, on one core of a processor:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -523,8 +524,8 @@ times = speed.times_by_kind(step, device)
 figures.show(*speed.profile_bars(times))
 
 # %% [markdown]
-# Most of the time goes into matrix products. **Take a pencil:** if they took no time at
-# all, how many times as fast would the step be?
+# Most of the time goes into matrix products. **Take a pencil:** if they took none at all, how
+# many times as fast would the step be?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 rest = 1 - times["products"] / sum(times.values())
@@ -533,7 +534,7 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
 # That's the most that faster products can bring to this step. How much faster they are depends
-# on the chip's circuits. On the processor that timed this page, `bfloat16` is more than twice as
+# on the chip's circuits. On the processor that timed this page, `bfloat16` is 2.3 times as
 # fast as `float32`, but `float16` takes [more than thirty times as long](#Arithmetic-or-memory).
 #
 # GPUs have circuits for short formats, too. One of them is *TF32*: your tensors stay in
@@ -600,9 +601,12 @@ else:
     figures.show(*speed.unmeasured(lot=2))
 
 # %% [markdown]
-# The large one does, but it only goes from 2.9 to 3.3 times its first speed. Your pencil said 3
-# and 3.5, because products are only part of a step. (Partly by luck: the profile was
-# of a smaller network, on another chip.)
+# Only the large one, and it only goes from 2.9 to 3.3 times its first speed. The small one gets
+# slower.
+#
+# Your pencil said 3 and 3.5. For the large network that's close, but partly by luck: the profile
+# was of ViT-Ti/16, and there the pencil missed by far! The GPU says 1.0 and 0.8. A profile only
+# holds for the chip that it was taken on, and that was a processor.
 #
 # Which line brings how much? Each one's factor over the line before:
 
@@ -618,26 +622,22 @@ if is_measured:
 # %% [markdown]
 # With all six, the large network trains on **nine times** as many images a second, with nearly
 # half of the arithmetic that the GPU manages at best. If you only paste three lines tonight, take
-# the first three: they make it five times as fast, and your batch stays as it is. (A batch of 256
-# means fewer, larger steps.)
+# the first three: they make it five times as fast, and your batch stays as it is.
 #
-# **And the small one?** With 64 images, it gains nothing from any format. But with four times
-# the images, a step takes only an eighth longer, so 64 hardly kept the chip busy. What did it
-# wait for? Our guess is *Python*: the chip is done with each operation before Python asks for
-# the next. That would explain why autocast, which adds operations, makes the step even slower,
-# and why `torch.compile`, which leaves fewer, helps. So if your network is this small, begin
-# with the batch.
+# **Why not the small one?** With four times the images, a step takes only an eighth longer, so
+# 64 hardly kept the chip busy. Our guess is that it waits for *Python*, done with each operation
+# before the next is asked for. That would explain why autocast, which adds operations, makes the
+# step slower, and why `torch.compile`, which leaves fewer, helps. So if your network is this
+# small, begin with the batch.
 #
-# **And your own step?** Predict how many times as fast `bfloat16` makes it: put 2.3 in the place
-# of 7.4, or [your chip's factor](#Arithmetic-or-memory). Then measure it:
+# **And your own step?** Predict how many times as fast `bfloat16` makes it, with [your chip's
+# factor](#Arithmetic-or-memory) in the place of 7.4. (With 2.3, the pencil says 1.8.) Then measure:
 #
 # ```python
 # short = partial(mixed_step, plain, optimizer, images, labels)
 # for dtype in (torch.float32, torch.bfloat16):
 #     %timeit -n 1 short(dtype, LossScaler())
 # ```
-#
-# With 2.3, the pencil says 1.8.
 
 # %% tags=["hide-cell"]
 # MFU, model FLOPs utilisation: the operations per second of the training step,
@@ -682,8 +682,8 @@ if not is_measured:
 # 16 + 1?
 #
 # **2.** ★ A network in `bfloat16`, weights included, trains at a learning rate of 0.0001,
-# so that Adam moves each weight by about that much. Weights above which size can't move
-# any more?
+# so that Adam moves each weight by about that much. Above which size can a weight no longer
+# move?
 #
 # **3.** ★★ The vanishing step, at 0.0001 a thousand times, ended at 1 in both 16-bit
 # formats. Predict where it ends if the weight begins at 0.01 instead of 1. Then run it.
@@ -748,9 +748,9 @@ for name, percents in right.items():
     print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
 
 # %% [markdown]
-# Neither format costs a whole point. But call neither difference a result: three seeds hardly
-# know their own spread. On another processor, the same three put `bfloat16` only 0.14 ± 0.64
-# points ahead.
+# Neither format costs a whole point. But don't trust either difference: from three seeds you can
+# hardly tell how much such numbers vary. On another processor, the same three put `bfloat16` only
+# 0.14 ± 0.64 points ahead.
 #
 # ### Weights in bfloat16
 #
@@ -835,7 +835,8 @@ for name, dtype in FORMATS.items():
 # faster. One without has to convert every number and gets *slower*: look at `float16`.
 #
 # And the operations that aren't products? The *roofline* ([Williams et al.
-# 2009](https://doi.org/10.1145/1498765.1498785)) has both limits in one picture. Count how
+# 2009](https://doi.org/10.1145/1498765.1498785)) has both limits, memory and arithmetic, in one
+# picture. Count how
 # many operations a piece of work does for each byte it moves. With few operations per byte,
 # the memory is the limit: that's the slope on the left. With many, it's the arithmetic, the
 # flat part. (To add two tensors, the chip moves twelve bytes for every addition, two numbers in
@@ -1023,13 +1024,8 @@ print(f"{record['hardware']}, {record['date']}")
 # the other products, and even the last step in size costs our ViT far less than that. It
 # does cost more than the pixels, and that's where the ResNet overtakes.
 #
-# *ViT needs less memory.* Ours fits a batch about a third larger. Our count takes fused
+# *ViT needs less memory.* Ours fits a batch 25 to 31 percent larger. Our count takes fused
 # attention for granted, which the authors didn't have.
-#
-# And is `vitedu` itself fast? On one thread of a processor, its ViTs are within one percent
-# of the fastest of timm, torchvision and Hugging Face's `transformers`, and on a GPU a
-# training step of ViT-B/16 is as fast as timm's: the rows *throughput-cpu* and *gpu-steps*
-# of [the ledger](ledger.md) have the records.
 
 # %% [markdown]
 # ## Where this is in the paper

@@ -146,25 +146,138 @@ assert whole["step"] == STEPS and fingerprint(whole) != fingerprint(again)
 assert (weights(whole) != weights(again)).double().mean() > 0.9
 print("checked: more than nine weights in ten differ")
 
+
 # %% [markdown]
 # Same seed, same data, same number of steps, and yet you got a different network. There was no
 # error, and the accuracy doesn't warn you: the interrupted run even reads more digits. But it
 # isn't the run that you planned. If you compare two recipes that way, you may be comparing two
 # accidents.
 #
-# Only the fingerprint gave it away, so it'll be our judge on this page. **How do you train what
-# doesn't fit into memory, on machines that don't last, and still get the same weights?**
+# After a real accident you'd see the second line alone, and 72% looks fine. So the fingerprint
+# will be our judge on this page. **How do you train what doesn't fit into memory, on machines
+# that don't last, and still get the same weights?**
 #
-# What should we have saved, besides the weights? Make yourself a list. Before you test it, we
-# slice the batch, save memory and share the work. In the end you'll kill a run eight times, and
-# its fingerprint has to stay the same. (Only where numbers are added in another order may the
-# [last digits](#When-bytes-differ) differ.)
+# In the end you'll kill a run eight times. Will its fingerprint survive? (Only where numbers are
+# added in another order may the [last digits](#When-bytes-differ) differ.)
 #
+# ## What the weights leave out
+#
+# What should we have saved, besides the weights? Make yourself a list before you read on.
+#
+# Four more things change from step to step: the optimizer with Adam's means, the average, the
+# number of the step, and the state of the random numbers, from which the next images are drawn.
+# A file with all of them is called a *checkpoint*.
+
+
+# %%
+def contents(run):
+    """All that the next step depends on."""
+    parts = ("model", "optimizer", "average")
+    saved = {name: run[name].state_dict() for name in parts}
+    return saved | {"step": run["step"], "random": torch.get_rng_state()}
+
+
+# %% tags=["hide-input"]
+def put_back(run, saved):
+    """Make `run` what it was; what isn't in `saved` stays new."""
+    for name, value in saved.items():
+        if name == "step":
+            run["step"] = value
+        elif name == "random":
+            torch.set_rng_state(value)
+        else:
+            run[name].load_state_dict(value)
+
+
+# %% [markdown] tags=["predict"]
+# `put_back`, in a folded cell, restores a run from such a file. Now we leave these things out,
+# one at a time, and finally everything but the weights. All runs take 60 more steps. How far
+# do their averaged weights end from those of the undisturbed run? Call the distance that this run
+# covers from start to end 100 percent. Losing the weights is the worst, of course.
+#
+# **What's the worst to forget after them?**
+#
+# * the optimizer
+# * the average
+# * the number of the step
+# * the state of the random numbers
+
+
+# %% tags=["hide-input"]
+def without(missing, seed):
+    """Distance (percent of the way) and accuracy of an interrupted run."""
+    run = new_run(seed)
+    first = weights(run).clone()
+    advance(run, HALF)
+    torch.save(contents(run), folder / "state.pt")
+    advance(run, STEPS - HALF)
+    last = weights(run).clone()
+    saved = torch.load(folder / "state.pt")
+    kept = {name: saved[name] for name in saved if name not in missing}
+    run = new_run(seed)
+    put_back(run, kept)
+    advance(run, STEPS - HALF)
+    far = 100 * (weights(run) - last).norm() / (last - first).norm()
+    return far.item(), 100 * accuracy(run["average"], x_test, y_test)
+
+
+# %% tags=["hide-input"]
+ROWS = {
+    "nothing left out": (),
+    "without average": ("average",),
+    "without random": ("random",),
+    "without optimizer": ("optimizer",),
+    "without step": ("step",),
+    "weights alone": ("optimizer", "average", "step", "random"),
+    "without weights": ("model",),
+}
+rows = []
+for name, missing in ROWS.items():
+    by_seed = [without(missing, seed) for seed in SEEDS]
+    rows.append(drawings.Omission(name, *zip(*by_seed, strict=True)))
+figures.show(*drawings.omissions(rows))
+
+# %% tags=["nbval-check-output", "hide-cell"]
+by_name = {row.words: row.distances for row in rows}
+assert set(by_name.pop("nothing left out")) == {0}
+assert all(min(distances) > 0 for distances in by_name.values())
+print("checked: with nothing left out it's exactly 0, on every seed")
+
+
+# %% [markdown]
+# The number of the step! Forget a single integer, and you miss the goal by half of the whole
+# way. Forget everything but the weights, and it's hardly more. With nothing forgotten, you hit
+# it to the last bit. (*Random* is the state of the random numbers. The grey dots are three seeds,
+# the bars and accuracies their means.)
+#
+# Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
+# the step, the run even reads *more* digits. Its schedule begins anew, so the learning rate is
+# still high at the end. In a run this short, larger steps may simply get further.
+#
+# The average has nearly caught up by itself. The optimizer hasn't: Adam begins with empty means,
+# and takes another way.
+#
+# And without the random numbers you train on the same images twice. There's a cure: give each
+# epoch a random order with a seed of its own, computed from the run's seed and the number of the
+# epoch. Then there's no random state to lose. ([Its price](#A-computed-order-and-its-price) is
+# small.)
+
+
+# %%
+def rows_of(step, seed=0):
+    """The 64 images of a step, out of an order computed from the epoch."""
+    epoch, place = divmod(step, len(x) // 64)
+    random_state = torch.Generator().manual_seed(1_000 * seed + epoch)
+    order = torch.randperm(len(x), generator=random_state)
+    return order[64 * place : 64 * (place + 1)]
+
+
+# %% [markdown]
 # ## Cut the batch
 #
-# The paper takes 4,096 images in every step ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget` counts the memory of such a step, for
-# a ViT-B/16 in float32:
+# That was one run cut in two. Next, you cut a single step. The paper pretrains with 4,096 images
+# a step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget` counts the
+# memory of such a step, for a ViT-B/16 in float32:
 
 # %%
 for batch_size in (4096, 256, 32):
@@ -283,7 +396,8 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 #
 # *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
 # only the input of each block. When the backward pass arrives there, the block runs forward
-# again, and what it computes is used once and thrown away.
+# again, and what it computes is used once and thrown away. (It shares no more than a name with
+# the file.)
 
 
 # %%
@@ -356,7 +470,7 @@ print("checked: the gradient is the same, to the last bit")
 # block runs again, it's about a sixth. The gradient is the same to the last bit, and so the
 # fingerprint would be, too.
 #
-# Without it, a slice of 32 images took 5.2 GB. And now?
+# For ViT-B/16, a slice of 32 images took 5.2 GB without it. And with it?
 
 # %%
 need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
@@ -446,18 +560,9 @@ print("checked: everyone has the sum, and the picture shows how")
 # %% [markdown]
 # ### Two processes at work
 #
-# Now for two real processes. They have to agree on the images without exchanging a word. So
-# the order of the images isn't drawn from a random state: it's *computed*, from the seed and
-# the number of the epoch.
-
-
-# %%
-def rows_of(step, seed=0):
-    """The 64 images of a step, out of an order computed from the epoch."""
-    epoch, place = divmod(step, len(x) // 64)
-    random_state = torch.Generator().manual_seed(1_000 * seed + epoch)
-    order = torch.randperm(len(x), generator=random_state)
-    return order[64 * place : 64 * (place + 1)]
+# Now for two real processes. They have to agree on the images without exchanging a word. You
+# already have the cure: both compute the same order with `rows_of`, and each takes every second
+# image of it.
 
 
 # %% tags=["hide-input"]
@@ -477,8 +582,8 @@ def worker(share, count, divide_by):
 
 
 # %% [markdown] tags=["predict"]
-# Each process takes its share of those rows. After the backward pass, PyTorch's `all_reduce`
-# adds up all the gradients. We want their mean, so we divide:
+# After the backward pass, PyTorch's own all-reduce adds up all the gradients. We want their mean,
+# so we divide:
 #
 # ```
 # for weight in model.parameters():
@@ -580,120 +685,19 @@ for name, ends in found.items():
     far = (100 * (ends - alone).norm() / (alone - first).norm()).item()
     print(f"{name:12} {far:{'7.0f' if far >= 1 else '7.2g'}}%")
 
-
 # %% [markdown]
 # None of them raises an error. Done right, two processes end where one does, except for the
-# last digits. (So don't expect equal fingerprints here.) With the same images you end further from the goal than
-# you began, about as far as with ten steps on [other images](#Half-a-batch) (116%). The second
-# process worked for nothing. The sum hardly matters, because Adam divides by the gradient's
-# size. (Without Adam? Exercise 1.)
+# last digits. (So don't expect equal fingerprints here.) With the same images you end at 109%,
+# further from the goal than you began, and about as far as with ten steps on [other
+# images](#Half-a-batch). The second process worked for nothing. The sum hardly matters, because
+# Adam divides by the gradient's size. (Without Adam? Exercise 1.)
 #
-# PyTorch's own version is called [DDP](#DDP-and-FSDP). (Are two processes [twice as
-# fast](#What-sharing-brings)?)
-#
-# ## Cut the run in two
-#
-# Back to the accident at the top, and to your list. Besides the weights, four more things
-# change from step to step: the optimizer with Adam's means, the average, the number of
-# the step, and the state of the random numbers, from which the next images are drawn. A file
-# with all of them is called a *checkpoint*, too, though this one forgets nothing.
-
-
-# %%
-def contents(run):
-    """All that the next step depends on."""
-    parts = ("model", "optimizer", "average")
-    saved = {name: run[name].state_dict() for name in parts}
-    return saved | {"step": run["step"], "random": torch.get_rng_state()}
-
-
-# %% tags=["hide-input"]
-def put_back(run, saved):
-    """Make `run` what it was; what isn't in `saved` stays new."""
-    for name, value in saved.items():
-        if name == "step":
-            run["step"] = value
-        elif name == "random":
-            torch.set_rng_state(value)
-        else:
-            run[name].load_state_dict(value)
-
-
-# %% [markdown] tags=["predict"]
-# `put_back`, in a folded cell, restores a run from such a file. Now we leave these things out,
-# one at a time, and finally everything but the weights. All runs take 60 more steps. How far
-# from the undisturbed average do they end? As before, 100 percent is the distance that the
-# undisturbed run covers from start to end. Losing the weights is the worst, of course.
-#
-# **What's the worst to forget after them?**
-#
-# * the optimizer
-# * the average
-# * the number of the step
-# * the state of the random numbers
-
-
-# %% tags=["hide-input"]
-def without(missing, seed):
-    """Distance (percent of the way) and accuracy of an interrupted run."""
-    run = new_run(seed)
-    first = weights(run).clone()
-    advance(run, HALF)
-    torch.save(contents(run), folder / "state.pt")
-    advance(run, STEPS - HALF)
-    last = weights(run).clone()
-    saved = torch.load(folder / "state.pt")
-    kept = {name: saved[name] for name in saved if name not in missing}
-    run = new_run(seed)
-    put_back(run, kept)
-    advance(run, STEPS - HALF)
-    far = 100 * (weights(run) - last).norm() / (last - first).norm()
-    return far.item(), 100 * accuracy(run["average"], x_test, y_test)
-
-
-# %% tags=["hide-input"]
-ROWS = {
-    "nothing left out": (),
-    "without average": ("average",),
-    "without random": ("random",),
-    "without optimizer": ("optimizer",),
-    "without step": ("step",),
-    "weights alone": ("optimizer", "average", "step", "random"),
-    "without weights": ("model",),
-}
-rows = []
-for name, missing in ROWS.items():
-    by_seed = [without(missing, seed) for seed in SEEDS]
-    rows.append(drawings.Omission(name, *zip(*by_seed, strict=True)))
-figures.show(*drawings.omissions(rows))
-
-# %% tags=["nbval-check-output", "hide-cell"]
-by_name = {row.words: row.distances for row in rows}
-assert set(by_name.pop("nothing left out")) == {0}
-assert all(min(distances) > 0 for distances in by_name.values())
-print("checked: with nothing left out it's exactly 0, on every seed")
-
-# %% [markdown]
-# The number of the step! Forget a single integer, and you miss the goal by half of the whole
-# way. Forget everything but the weights, and it's hardly more. With nothing forgotten, you hit
-# it to the last bit. (*Random* is the state of the random
-# numbers. The grey dots are three seeds, the bars and accuracies their means.)
-#
-# Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
-# the step, the run even reads *more* digits. Its schedule begins anew, so the learning rate is
-# still high at the end. In a run this short, larger steps may simply get further.
-#
-# The average has nearly caught up by itself. The optimizer hasn't: Adam begins with empty means,
-# and takes another way.
-#
-# And without the random numbers you train on the same images twice. You already have the cure:
-# `rows_of` computes the images from the number of the step, so there's no random state to
-# lose. ([Its price](#A-computed-order-and-its-price) is small.)
+# PyTorch's own version is called [DDP](#DDP-and-FSDP).
 #
 # ## Killed while saving
 #
-# One accident is left: the one that happens *while* you save. Let's say that half of the
-# file has reached the disk.
+# Back to your checkpoint. One accident is left: the one that happens *while* you save it. Let's
+# say that half of the file has reached the disk.
 
 # %% tags=["failure"]
 torn = folder / "torn.pt"
@@ -783,8 +787,8 @@ starts = [life(run_file, kill_at) for kill_at in [*moments, None]]
 figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
-# Each new start goes back to the last whole checkpoint. What's light red is done twice:
-# that's the price of an accident. Look at the kill after step 40: the next
+# Each new start goes back to the last whole checkpoint. What's light red has to be
+# done again: that's the price of an accident. Look at the kill after step 40: the next
 # line begins not at 40 but at 35. The file for step 40 didn't have its name yet, and the old one
 # was still whole. The same happened at 55. (The picture can't tell whether the writing had
 # begun. In [a harder test](#Beyond-a-rename) it had in 12 of 20 kills, and the weights were
@@ -825,11 +829,11 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ## What to take with you
 #
-# 1. A gradient is a sum over images. You can cut it into slices, one after the other or
+# 1. Equal accuracy doesn't prove an equal run. A checkpoint holds all that the next step depends
+#    on, and it's written beside the old one.
+# 2. A gradient is a sum over images. You can cut it into slices, one after the other or
 #    on several machines, if you divide by the whole batch.
-# 2. Memory can be traded for work, by forgetting what you can compute again.
-# 3. A checkpoint holds all that the next step depends on, and it's written beside the old
-#    one. If the order of the images is computed, a run's place in them is one integer.
+# 3. Memory can be traded for work, by forgetting what you can compute again.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -847,8 +851,8 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ## Exercises
 #
-# ✎ Write `accumulated_step` and `all_reduce` again from memory. After `from vitedu import
-# check`, `check.accumulated_step(accumulated_step)` tells you how closely yours agrees
+# ✎ Write `accumulated_step` from memory, and `all_reduce` from the picture of the ring. After
+# `from vitedu import check`, `check.accumulated_step(accumulated_step)` tells you how closely yours agrees
 # with ours, or what's likely to be wrong with it; so does `check.all_reduce(all_reduce)`.
 #
 # **1.** ★ Your batch has 256 images, in slices of 64. You forget to divide, and add up
@@ -881,8 +885,8 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ### Half a batch
 #
-# A yardstick for the two processes with the same 32 images: here's where ten steps on *other*
-# images end.
+# A yardstick for the two processes with the same 32 images: how far from the goal do ten steps on
+# *other* images end?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 other = one_process(seed=1)[1]
@@ -890,7 +894,8 @@ far = 100 * (other - alone).norm() / (alone - first).norm()
 print(f"other images {far:.0f}%")
 
 # %% [markdown]
-# So the same images, taken twice, are hardly better than others altogether. How different is
+# So with the same 32 images in both processes you end hardly nearer than with entirely different
+# ones. How different is
 # the gradient of 32 images from the gradient of all 64? In the first step, as a share of its
 # length:
 
@@ -909,83 +914,18 @@ assert (found["sum"] - alone).norm() < 0.01 * way
 assert 0.8 < off < 1.2
 print("checked: two processes end where one does, to ten digits")
 
-
 # %% [markdown]
 # The difference is about as long as the gradient itself: with so few images, most of it is
 # noise. Adam rescales whatever it gets, noise included. That's why it hardly notices a sum
 # instead of a mean: twice the gradient is nearly the same step.
 #
-# ### What sharing brings
-#
-# Does sharing pay? Two folded cells give batches of 64 to a larger ViT, in one process, then in
-# two:
-
-
-# %% tags=["hide-input"]
-def images_per_second(count, number):
-    """Images per second of `count` processes, and all-reduce's share."""
-    torch.manual_seed(0)
-    model = ViT(28, 4, 1, 10, embed_dim=192, depth=6, num_heads=3, mlp_dim=768)
-    optimizer = AdamW(model.parameters())
-    rows = rows_of(0)[: 64 // count]
-    together = 0.0
-    for step in range(number + 1):
-        if step == 1:  # the first is slower
-            begin, together = time.perf_counter(), 0.0
-        optimizer.zero_grad()
-        F.cross_entropy(model(x[rows]), y[rows]).backward()
-        computed = time.perf_counter()
-        for weight in model.parameters() if count > 1 else ():
-            dist.all_reduce(weight.grad)
-            weight.grad /= count
-        together += time.perf_counter() - computed
-        optimizer.step()
-    spent = time.perf_counter() - begin
-    return number * count * len(rows) / spent, together / spent
-
-
-# %% tags=["hide-input"]
-RACE = """
-rank, count = int(sys.argv[1]), int(sys.argv[3])
-store = dist.FileStore(sys.argv[2], count)
-dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
-print(*images_per_second(count, int(sys.argv[4])))
-dist.destroy_process_group()
-"""
-
-
-# %% tags=["hide-input"]
-def race(count):
-    """What `images_per_second` says in the first of `count` processes."""
-    words = (folder / f"race {count}", count, 1 if TIER == "smoke" else 8)
-    racing = [
-        start([rows_of, images_per_second], RACE, rank, *words)
-        for rank in range(count)
-    ]
-    try:
-        told = [each.communicate(timeout=300)[0] for each in racing]
-    finally:
-        for process in racing:
-            process.kill()
-    return map(float, told[0].split())
-
-
-(one, _), (two, share) = race(1), race(2)
-print(f"{os.cpu_count()} processors: two processes are", end=" ")
-print(f"{two / one:.1f} times as fast as one")
-print(f"{share:.0%} of their time goes into adding up gradients")
-
-# %% [markdown]
-# That's far from twice as fast, and adding up explains little of it. Other programs ran on the
-# same machine, so don't take this for a verdict.
-#
 # ### DDP and FSDP
 #
 # `DistributedDataParallel`, DDP for short ([Li et al.
-# 2020](https://arxiv.org/abs/2006.15704)), adds two things to your `worker`. At the start,
-# all processes get the weights of the first. And gradients already travel while the backward
-# pass is still busy with earlier blocks. But every process holds everything: each weight, its
-# gradient, and Adam's two means, which makes four numbers of four bytes. FSDP ([Zhao et al.
+# 2020](https://arxiv.org/abs/2006.15704)), adds two things to what your two processes did. At the
+# start, all processes get the weights of the first. And gradients already travel while the
+# backward pass is still busy with earlier blocks. But every process holds everything: each
+# weight, its gradient, and Adam's two means, which makes four numbers of four bytes. FSDP ([Zhao et al.
 # 2023](https://arxiv.org/abs/2304.11277)) gives each process a share of all four, and brings
 # a block's weights together only while that block computes. For eight processes:
 
@@ -1045,7 +985,13 @@ print("checked: with the same draws it's equal to the last bit")
 # *BatchNorm* of most ResNets mixes all the images that it sees at once, so a slice isn't a
 # part of the whole batch any more.
 #
-# ### Shards
+# ### A computed order and its price
+#
+# `rows_of` computes a whole epoch's order for every step. With 2,500 digits that's
+# nothing. With a million photographs you'd compute it once per epoch and keep it. Random
+# crops and dropout can be treated the same way: seed them with the run's seed and the
+# number of the step, and with the number of the process if each process should draw its
+# own.
 #
 # You can also cut the data. ImageNet is more than a million small files, and
 # reading them in random order keeps a disk busy with seeking. So you pack them into a
@@ -1060,14 +1006,6 @@ print("checked: with the same draws it's equal to the last bit")
 # from seed and epoch, as in `rows_of`, so a run on shards has one integer for a
 # position, too. And if you kill `prepare`, it goes on and ends with the same bytes.
 #
-# ### A computed order and its price
-#
-# `rows_of` computes a whole epoch's order for every step. With 2,500 digits that's
-# nothing. With a million photographs you'd compute it once per epoch and keep it. Random
-# crops and dropout can be treated the same way: seed them with the run's seed and the
-# number of the step, and with the number of the process if each process should draw its
-# own.
-#
 # ### When bytes differ
 #
 # On one processor with one thread, the same program adds the same numbers in the same
@@ -1080,27 +1018,8 @@ print("checked: with the same draws it's equal to the last bit")
 # the CPU.)
 #
 # The hidden checks on this page demand that gradients agree to twelve digits, in float64,
-# but the weights after Adam only to ten. Why? Because of the biases of the keys. Such a
-# bias adds the same amount to all scores of a query, and softmax doesn't notice. So its
-# gradient is zero, and what the computer finds instead is rounding noise. Adam rescales
-# noise like everything else, and so it grows. These are the largest differences between
-# two processes and one:
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-template = new_run()["model"].cpu().double()
-gap = (found["right"] - alone).abs()
-nn.utils.vector_to_parameters(gap, template.parameters())
-of_keys, of_others = [], []
-for name, weight in template.named_parameters():
-    if name.endswith("qkv.bias"):
-        queries, keys, values = weight.detach().chunk(3)
-        of_keys.append(keys.max())
-        of_others += [queries.max(), values.max()]
-    else:
-        of_others.append(weight.detach().max())
-print(f"biases of keys {max(of_keys):.0e}, all others {max(of_others):.0e}")
-
-# %% [markdown]
+# but the weights after Adam only to ten, because Adam rescales even rounding noise.
+#
 # ### Counted and measured
 #
 # This page counts memory. Does a real GPU agree? Here's a training step of ViT-B/16:
@@ -1127,8 +1046,8 @@ else:
 # If you test on two processes, 501 images don't divide evenly. PyTorch's
 # `DistributedSampler` then repeats the first image of its order, and a sum over both
 # processes counts it twice. On large test sets it's a small error, but it's a different one
-# for every number of processes. The package shares out every batch like
-# `rows_of(step)[share::count]` above, repeats nothing, and adds up counts, never means.
+# for every number of processes. The package shares out every batch so that each process takes
+# `rows_of(step)[share::count]`, repeats nothing, and adds up counts, never means.
 #
 # ### Beyond a rename
 #

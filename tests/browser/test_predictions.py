@@ -78,7 +78,7 @@ def test_without_javascript_and_in_print_everything_is_there(
     assert page.locator("li", has_text="football helmet").is_visible()
     assert page.locator("text=loss 0.7966").is_visible()
     assert page.locator(".predict-box").count() == 0
-    assert page.locator("text=four heads silent silent silent").is_visible()
+    assert page.locator("text=four heads silent silent ALARM").is_visible()
     context.close()
     opened = visit(f"{server}book/04_vit.html")
     opened.page.emulate_media(media="print")

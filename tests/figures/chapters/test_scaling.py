@@ -46,7 +46,7 @@ def test_the_band_has_its_ends_in_words():
     )
     assert "5.0 times (4.0 to 7.0, stretched 8.0 to 14.0) at 55 exa" in alt
     assert "3.0 times (2.0 to 5.0, stretched 4.0 to 10.0) at 1,200" in alt
-    said = ["B/16", "the paper: 2 to 4", "bootstrap", "stretched"]
+    said = ["B/16", "the paper: 2 to 4", "dark: bootstrap", "light: stretched"]
     assert words(figure.axes[0]) == said
 
 

@@ -199,7 +199,7 @@ def lives(
         style, color = ("X", CLASS) if life.is_killed else ("o", ATTENTION)
         axes.plot(life.last, number, style, color=color, ms=11, zorder=3)
         for after in starts[number : number + 1]:  # the next one, if any
-            again = {"lw": 11, "color": CLASS, "alpha": 0.35}
+            again = {"lw": 19, "color": CLASS, "alpha": 0.35}
             axes.hlines(number, after.first, life.last, **again)
     places = range(1, len(starts) + 1)
     axes.set_yticks(places, [f"start {place}" for place in places])
@@ -222,7 +222,7 @@ def lives(
         axes.grid(axis="x", which="both", alpha=0.5)
         look |= {"ha": "right"}
         note(axes, "grey lines: saves", (0.98 * steps, 1), (0, 0), **look)
-        words = "light red: done twice"
+        words = "light red: done again"
         note(axes, words, (0.98 * steps, 2), (0, 0), **look)
     alt = (
         f"{len(starts)} starts of one program. It was killed after step "

@@ -161,9 +161,10 @@ def times(
         note(axes, name, place, (8, -4), 11, color=DARK)
     said = "the paper: 2 to 4"
     note(axes, said, (budgets[0].item(), 2), (6, 5), 11, color=DARK)
-    fifth = len(budgets) // 5  # where the bands are wide enough for words
-    for words, high, drop in (("bootstrap", ends, -18), ("stretched", wide, 4)):
-        edge = budgets[fifth].item(), high[1, fifth].item()
+    left = len(budgets) // 12  # where the bands are wide enough for words
+    bands = ("dark: bootstrap", ends, -18), ("light: stretched", wide, 4)
+    for words, high, drop in bands:
+        edge = budgets[left].item(), high[1, left].item()
         note(axes, words, edge, (0, drop), 11, color=ATTENTION)
     _costs(axes)
     axes.set(xlim=budgets[[0, -1]].tolist(), ylim=(0.9, 12))
@@ -215,7 +216,7 @@ def sets(
     axes.set(xscale="log", xlim=(1, 120))
     axes.set_xticks([1, 2, 4, 10, 40, 100], ["1", "2", "4", "10", "40", "100"])
     axes.minorticks_off()
-    axes.set_xlabel("a ResNet needs (times)", fontsize=12)
+    axes.set_xlabel("a ResNet needs (times, at 200 exaFLOPs)", fontsize=12)
     axes.tick_params(labelsize=11)
     bare(axes)
     alt = (
@@ -241,9 +242,11 @@ def ours(sizes: Mapping[str, Points]) -> "tuple[Figure, str]":
         for family, (cost, losses) in curves.items():
             name, color, marker = NETWORKS[family]
             look = {"color": color, "linewidth": 1.2, "alpha": 0.7}
+            look["zorder"] = 1 if family == "hybrid" else 2  # behind the others
             for loss in losses:
                 axes.plot(cost, loss, **look)
-                axes.plot(cost[-1], loss[-1], marker, color=color, markersize=5)
+                end = look | {"marker": marker, "markersize": 5, "alpha": 1}
+                axes.plot(cost[-1], loss[-1], **end)
             axes.plot([], [], f"{marker}-", color=color, label=name)
             ends.append(f"{name} {losses[:, -1].mean():.3f}")
         start, there, height = _back(curves["vit"], curves["resnet"])

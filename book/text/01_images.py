@@ -388,9 +388,9 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# There it hangs, slats and all: in each patch, red, green and blue now lie one under another.
-# And it's grey, because three neighbouring numbers of one colour are read as the red, green
-# and blue of one pixel. The network is fine. It read exactly what you wrote.
+# There it hangs, slats and all: in each patch, red, green and blue now lie one under another. And
+# it's nearly grey, because three neighbouring numbers of one colour are read as the red, green and
+# blue of one pixel. The network is fine. It read exactly what you wrote.
 #
 # So loaded weights punish this order at once. If you train from scratch, though, it's
 # harmless: training simply learns $\mathbf{E}$ [with its rows in that
@@ -454,11 +454,10 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 # Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
 # no from the wall. And there she is, in one number per patch.
 #
-# Question 30 is nearly the one from your pencil: *how much brighter are you on the right?*
-# The left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
-# how much brighter you are at the top. Is that just a nice story? For 113 and 75
-# it's nearly the truth, for 30 only part of it, [as the second reading
-# checks](#Do-they-ask-that?).
+# Question 30 resembles the one from your pencil: *how much brighter are you on the right?* The left
+# edge of her shirt says yes, the right edge of her collar no. And question 75 asks how much
+# brighter you are at the top. Is that just a nice story? For 113 and 75 it's nearly the truth, for
+# 30 only part of it, [as the second reading checks](#Do-they-ask-that?).
 
 # %% [markdown] tags=["predict"]
 # ## How many answers does it need?

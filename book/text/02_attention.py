@@ -377,10 +377,11 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line: the others score −32. An equal glyph
-# lifts that to 6, but if the colour is equal too, it falls back to −8. So the twin wins. That
-# takes two matrices: if one made both queries and keys, a patch's score with itself would be a
-# squared length, and that's hard to beat.
+# By its colour. Look at the scores in the last line: the others score −32. An equal glyph lifts
+# that to 6, but if the colour is equal too, it falls back to −8. So the twin wins. (These are
+# means. In a few close cases the patch itself still gets something, hence the 1%.) That takes two
+# matrices: if one made both queries and keys, a patch's score with itself would be a squared
+# length, and that's hard to beat.
 #
 # Now watch it being learned. The triangle marks the row of the framed T, and on the dotted
 # line patches look at themselves. The bright square on that line at step 20 is the purple
@@ -596,11 +597,10 @@ above. Block 8: braid, brim and far end of the cap."""
 figures.show(*drawings.heads(picture, rows, alt, most=most))
 
 # %% [markdown]
-# In block 1, all heads look for more of the same: dark cloth on the cap and, in two of them,
-# fainter on the jacket. In blocks 2 and 3, three heads have each picked a direction: left,
-# right and above. Nobody built that in, and they do it [for other patches and
-# photographs](#All-thirty-six-maps), too. The other heads
-# of these two blocks look dark because there yellow is ten times as much.
+# In block 1, all heads look at dark cloth on the cap, and two of them, more faintly, at the
+# jacket's. In blocks 2 and 3, three heads have each picked a direction: left, right and above.
+# Nobody built that in, and they do it [for other patches and photographs](#All-thirty-six-maps),
+# too. The other heads of these two blocks look dark because there yellow is ten times as much.
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. If all pieces of the cap do that, they should take home much
@@ -644,9 +644,9 @@ table(added)
 # 4. What happens to the outputs if you shuffle the tokens, and what changes that?
 # 5. What did positions do for the cap, and what did attention add?
 #
-# And one that this page can't answer. Attention makes mixtures: you saw three tokens move
-# closer together. But in the real network, mixing again and again took cap and jacket apart.
-# How do you stack such layers? [Chapter 3](03_encoder.ipynb) finds out.
+# And one that this page can't answer. Attention makes mixtures: you saw three tokens move closer
+# together. But eight blocks into the real network, cap and jacket have come apart. How do you stack
+# such layers? [Chapter 3](03_encoder.ipynb) finds out.
 #
 # ## Exercises
 #

@@ -372,8 +372,8 @@ suspect.load_state_dict(weights, strict=True)
 say(suspect(images))
 
 # %% [markdown] tags=["predict"]
-# Hopper is still a military uniform, if only at 25%, and the cat is still a cat. It's the
-# coffee that gives the bug away. **Which line is wrong?**
+# Hopper is still a military uniform, if only at 25%, and the cat is still a cat. It's the coffee,
+# now a coil, that can't be explained away. **Which line is wrong?**
 #
 # * the one with `expand`
 # * the one with `cat`
@@ -582,8 +582,8 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 #    blocks into a Vision Transformer; row 0, a norm and a linear layer give the answer.
 # 2. Without positions a photograph is a bag of patches, whatever the weights are.
 # 3. "All keys matched" proves little. Look at the first loss, compare your logits with
-#    those of somebody else's code, and try photographs that you know: only they notice wrong
-#    pixels.
+#    those of somebody else's code, and try several photographs that you know: only they can notice
+#    wrong pixels.
 #
 # **Five questions** ([answers](#Solutions))
 #

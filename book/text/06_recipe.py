@@ -119,9 +119,10 @@ figures.show(*recipe.parting({"": seen}))
 # soon stops rising; what the dashed one still gains is learned by heart. The space between them
 # is the *gap*, the first thing to look at in any run.
 #
-# Are ViTs just bad at small photographs? No: a larger one, with ten times your pictures, gets
-# 87%. **So what does your run lack, and would a longer run need the same ingredients?** You'll
-# build three of them, we'll weigh eleven, and a map will answer both questions.
+# Are ViTs just bad at small photographs? No: a larger one, with ten times your pictures and ten
+# times your epochs, gets 87%. **So what does your run lack, and would a longer run need the same
+# ingredients?** You'll build three of them, we'll weigh eleven, and a map will answer both
+# questions.
 #
 # ## Show it something new
 #
@@ -582,12 +583,12 @@ print("recipe, 40 epochs:", spelled(twins(ended)), end="; ")
 print(f"two errors of two single runs: {2 * single_error:.1f}")
 
 # %% [markdown]
-# Shifts and mirrors: they bring eleven points! In 8 epochs there's no time to learn 45,000
-# pictures by heart, so there's nothing to prevent. In 24 there is. Without shifts and mirrors,
-# the network ends up knowing nearly all of its own pictures, and no more of the others than in the
-# short run. So what's useless in a short run can be what a long one can't do without.
+# Shifts and mirrors: they bring eleven points! We read it like this: in 8 epochs there's no time to
+# learn 45,000 pictures by heart, so there's nothing to prevent. In 24 there is. Without shifts and
+# mirrors, the network ends up knowing nearly all of its own pictures, and no more of the others
+# than in the short run. So what's useless in a short run can be what a long one can't do without.
 #
-# The longer run needs nothing else. RandAugment costs [as much as
+# Nothing else clears the band upwards. RandAugment costs [as much as
 # before](#Why-RandAugment-hurts). Mixing still seems to cost something, but that's only a hint.
 #
 # ## A map of all the runs
@@ -1014,14 +1015,13 @@ for difference in (2, 1, 0.5, 0.25):
 #
 # With all 50,000 pictures and 200 epochs, others have published
 # [80](https://github.com/kentaroy47/vision-transformers-cifar10) and
-# [91](https://github.com/omihub777/ViT-CIFAR) percent. Our 87%, by a ViT thirty
-# times as large as yours, is the package's recipe
-# `vitedu train cifar10-scratch --tier gpu`, on a copy saved as JPEG of quality 75: 194 epochs in
-# six and a half minutes, with every kind of variety from this page (RandAugment at half
-# strength). It was our first run of it. The GPU spent most of the time waiting, because so
-# small a network is done before Python has asked for the next operation ([chapter
-# 7](07_speed.ipynb) shows that in numbers). That leaves time for only 19,000 steps. And nobody
-# has searched for its best rate yet.
+# [91](https://github.com/omihub777/ViT-CIFAR) percent. Our 87%, by a ViT thirty times as large as
+# yours, is the package's recipe `vitedu train cifar10-scratch --tier gpu`, on a copy saved as JPEG
+# of quality 75: 194 epochs in six and a half minutes, with every kind of variety from this page
+# (RandAugment at half strength). It was our first run of it. The GPU spent most of the time
+# waiting, probably because so small a network is done before Python has asked for the next
+# operation ([chapter 7](07_speed.ipynb) has numbers that fit). That leaves time for only 19,000
+# steps. And nobody has searched for its best rate yet.
 #
 # ### A CNN from as few pictures
 #
@@ -1114,9 +1114,8 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 #
 # <details><summary>Solution 3</summary>
 #
-# With the spread $\sigma$, $\sigma\sqrt{2/n} = 0.25$, so $n = 32\,\sigma^2$. It's printed
-# in [the price of half a point](#The-price-of-half-a-point): about twenty seeds per
-# variant.
+# With the spread $\sigma$, $\sigma\sqrt{2/n} = 0.25$, so $n = 32\,\sigma^2$. It's printed in [the
+# price of half a point](#The-price-of-half-a-point): 22 seeds per variant.
 #
 # </details>
 #

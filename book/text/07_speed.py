@@ -606,7 +606,7 @@ else:
 #
 # Your pencil said 3 and 3.5. For the large network that's close, but partly by luck: the profile
 # was of ViT-Ti/16, and there the pencil missed by far! The GPU says 1.0 and 0.8. A profile only
-# holds for the chip that it was taken on, and that was a processor.
+# holds for its network and its chip, and that chip was a processor.
 #
 # Which line brings how much? Each one's factor over the line before:
 
@@ -658,7 +658,7 @@ if not is_measured:
 #    of the activations, which are most of the memory. Together with fused attention, it's half.
 # 3. Find out what the chip is waiting for. A shorter format helps with arithmetic if there are
 #    circuits for it, with memory because it has fewer bytes, and if it waits for Python, not at
-#    all.
+#    all: then try a larger batch.
 #
 # **Five questions** ([answers](#Solutions))
 #

@@ -747,7 +747,8 @@ def program(path):
 # %% [markdown]
 # Now we start `program` as a process of its own, and kill it with SIGKILL, the signal that no
 # program can catch: no goodbye, no cleaning up. Then we start it again with the same command. In
-# the list below, each number is a step, and the kill comes up to 30 milliseconds after it.
+# the list below, each number is a step, and the kill comes up to 30 milliseconds after it, so it
+# may hit one of the next steps.
 
 # %% tags=["hide-input"]
 LIFE = """
@@ -787,12 +788,11 @@ starts = [life(run_file, kill_at) for kill_at in [*moments, None]]
 figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
-# Each new start goes back to the last whole checkpoint. What's light red has to be
-# done again: that's the price of an accident. Look at the kill after step 40: the next
-# line begins not at 40 but at 35. The file for step 40 didn't have its name yet, and the old one
-# was still whole. The same happened at 55. (The picture can't tell whether the writing had
-# begun. In [a harder test](#Beyond-a-rename) it had in 12 of 20 kills, and the weights were
-# still equal.)
+# Each new start goes back to the last whole checkpoint. What's light red has to be done again:
+# that's the price of an accident. Look at kills on a grey line: after some of them (in our run at 20),
+# the next start begins one grey line earlier. The file for that step didn't have its name yet, and
+# the old one was still whole. (The picture can't tell whether the writing had begun. In [a harder
+# test](#Beyond-a-rename) it had in 12 of 20 kills, and the weights were still equal.)
 #
 # And where did our run end? We compare it with the same steps in one go, and print the two
 # fingerprints from the top above them. (With images from `rows_of` it's another run, so only

@@ -546,7 +546,8 @@ print(f"{record['hardware']}, {record['date']}")
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one. First
 # > compare *logits* with another program's, and let that program prepare the photograph
-# > itself. In float32, expect a difference of about a millionth of the largest logit. A few
+# > itself. If both compute in float32, expect a difference of about a millionth of the largest
+# > logit. (We computed in float64.) A few
 # > thousandths can be a wrong GELU, or only another way to shrink photographs: give both
 # > the same pixels, and look again. Then count right answers.
 #
@@ -581,10 +582,10 @@ pair = [{"rocket": best(each(rocket))[0]} for each in (healthy, suspect)]
 figures.show(*drawings.answers(tensor, *pair))
 
 # %% [markdown] tags=["predict"]
-# Which of the ten is it? After a mistake in attention, the answer would be nonsense. The
-# GELU, the epsilon and bilinear resizing have an alibi: we tried each, and the answer was
-# still *drilling platform*. That leaves five suspects: ImageNet's mean, pixels from 0 to 1, the
-# squashed photograph, BGR, and the positions by column.
+# Which of the ten is it? After a mistake in attention, nearly every answer is nonsense, and a water
+# tower at least has the rocket's shape. The GELU, the epsilon and bilinear resizing have an alibi:
+# we tried each, and the answer was still *drilling platform*. That leaves five suspects: ImageNet's
+# mean, pixels from 0 to 1, the squashed photograph, BGR, and the positions by column.
 #
 # You may show both networks one more picture. If their logits agree, the mistake can't be
 # seen in it. **In which picture can exactly one of the five hide?**
@@ -832,9 +833,9 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 #
 # ### The whole table
 #
-# This is all that the record holds. Top-1 counts the photographs whose right class comes
-# first, and top-5 those where it's among the first five. Then come the mean
-# cross-entropy, and how many answers aren't the same as without a change.
+# These are the record's counts. Top-1 counts the photographs whose right class comes first, and
+# top-5 those where it's among the first five. Then come the mean cross-entropy, and how many
+# answers aren't the same as without a change.
 #
 # Five of the rows aren't in the figure. *Out not transposed* is your forgotten line. *q, k,
 # v by head* reads the tall array as if each head kept its own three parts together. *Pixels

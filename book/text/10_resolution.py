@@ -376,10 +376,10 @@ for side in (224, 384):
 # No oil rig at 384, and even the smaller input prefers the missile. That's how little one
 # photograph tells you.
 #
-# Why, then, do the 1,000 get worse? For one thing, our extra pixels show nothing new, since
-# the files have hardly more of them. With sharper copies of the photographs, the fall is [half as
-# deep](#Detail-and-size). The other reason may be the size of things:
-# in a larger input, an ear fills the patches that used to hold a head.
+# Why, then, do the 1,000 get worse? For one thing, our extra pixels show nothing new, since the
+# files have hardly more of them. With sharper copies of the photographs, the fall is [half as
+# deep](#Detail-and-size). The other reason may be the size of things (we haven't tested it): in a
+# larger input, an ear fills the patches that used to hold a head.
 #
 # ## And with training?
 #
@@ -388,7 +388,7 @@ for side in (224, 384):
 # %% [markdown] tags=["predict"]
 # [Chapter 11](11_transfer.ipynb) works on photographs of waste, sorted by material. Fine-tune our
 # network on them at 224 pixels, show the same weights the photographs at 384, and they're wrong
-# four times for every three before. **What will it be if you fine-tune at 384, too?**
+# seven times for every five before. **What will it be if you fine-tune at 384, too?**
 #
 # * no better than without practice
 # * as good as at the smaller size
@@ -701,11 +701,11 @@ for words, (values, seeds) in rows.items():
 # our network, fine-tuned on all of ImageNet once at each size. Its 50,000 test photographs are
 # [harder than our 1,000](12_imagenet.ipynb#The-1,300).)
 #
-# (The runs on waste at 224 are chapter 11's, repeated on another machine, where one seed
-# differs by one photograph.) Waste and ImageNet gain three points each. Their photographs
-# have more to show than the small input can hold, and the network has practised. Ants and
-# bees lack both: their photographs are small, and there are few to practise with. And a
-# probe leaves the network as it is. Four rows prove no rule, but they fit this one.
+# (The runs on waste at 224 are chapter 11's, repeated on another machine, where one seed differs by
+# one photograph.) Fine-tuned, waste and ImageNet gain three points each. Their photographs have
+# more to show than the small input can hold, and the network has practised. Ants and bees lack
+# both: their photographs are small, and there are few to practise with. And a probe leaves the
+# network as it is. Four rows prove no rule, but they fit this one.
 #
 # ### A new table
 #
@@ -931,14 +931,13 @@ for share, place in zip(*mean.topk(3), strict=True):
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# With $n$ photographs, each network gets 3% wrong, half of them in common. So about
-# $0.015 n$ are gained, and as many lost, give or take the difference of $0.005 n$. The
-# standard error of the difference is the square root of what was gained and lost
-# together, $\sqrt{0.03 n}$. You want $0.005 n$ to be three of those, because our rule
-# calls that a result: $0.005 n = 3 \sqrt{0.03 n}$, which gives
-# $n = 9 \cdot 0.03 / 0.005^2 = 10{,}800$. There are 153. So take another set with many test photographs, in
-# their full size. Keep the photographs, the seeds, the number of epochs and the crops
-# equal, and look for the best learning rate at *both* sizes, on a validation set. Three
-# seeds each, at least.
+# With $n$ photographs, each network gets 3% wrong, half of them in common. So about $0.015 n$ are
+# gained, and as many lost, give or take the difference of $0.005 n$. The standard error of the
+# difference is the square root of what was gained and lost together, $\sqrt{0.03 n}$. You want
+# $0.005 n$ to be three of those, because our rule calls that a result: $0.005 n = 3 \sqrt{0.03 n}$,
+# which gives $n = 9 \cdot 0.03 / 0.005^2 = 10{,}800$. Ants and bees have 153 test photographs. So
+# take another set with many test photographs, in their full size. Keep the photographs, the seeds,
+# the number of epochs and the crops equal, and look for the best learning rate at *both* sizes, on
+# a validation set. Three seeds each, at least.
 #
 # </details>

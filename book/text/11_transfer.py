@@ -356,8 +356,9 @@ print(f"in {longer:.0%} of the steps the gradient was clipped")
 figures.show(*transfer.run(losses, lengths))
 
 # %% [markdown]
-# That took minutes, and it's two fewer than the linear classifier got in seconds! (Two of
-# sixty is a tie.) Yet the loss is nearly zero: the network seems to know its own sixty by heart.
+# That took minutes, and it's two fewer than the linear classifier got in seconds! (Two of sixty is
+# a tie, by chapter 5's rule.) Yet the loss is nearly zero: the network seems to know its own sixty
+# by heart.
 #
 # Look at the lower curve, too. The leash isn't there for a rare odd batch: it shortens most
 # of the gradients, and the first ones to less than a tenth.
@@ -383,8 +384,8 @@ titles = [KINDS[unseen.labels[i]] for i in six]
 figures.show(*transfer.answers(pixels[six], titles, said))
 
 # %% [markdown]
-# Only for six, and four of them for the worse: an apple core is metal now. About the two jars, the
-# network hasn't become wiser, only surer.
+# Only six of sixty changed, four of them for the worse: an apple core is metal now. About the two
+# jars, the network hasn't become wiser, only surer.
 #
 # ## What decides?
 #
@@ -392,9 +393,9 @@ figures.show(*transfer.answers(pixels[six], titles, said))
 # need more test photographs. TrashNet's authors have set aside 431, and 328 more to choose
 # settings by.
 #
-# So we trained on the same sixty as you, with three seeds, and changed one thing at a time.
-# Every run gets all of its own sixty right, so those tell you nothing. Here's how many of
-# the 431 each gets right:
+# So we trained on the same sixty as you, with three seeds, and changed one thing at a time (for
+# AdamW, the rate as well). Every run gets all of its own sixty right, so those tell you nothing.
+# Here's how many of the 431 each gets right:
 
 # %% tags=["hide-input"]
 record = results.read("trashnet-finetune")["metrics"]
@@ -473,8 +474,8 @@ print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 # quarter of the test photographs show an object that's among the training photographs, too
 # ([second reading](#The-same-bottle-twice)).
 #
-# So begin with frozen features. If you have well over a thousand photographs, try training it
-# all. (We've measured 60 and 1,768, and nothing in between.)
+# So begin with frozen features. If you have well over a thousand photographs, try training all the
+# weights. (We've measured 60 and 1,768, and nothing in between.)
 #
 # ## Four lines that look right
 #
@@ -507,7 +508,8 @@ for _ in range(3):
 # no gradient gets past it, and nothing else moves either.
 #
 # > **Remember.** Replace the head first, then make the optimizer. And watch the first three
-# > losses: they begin at $\ln$ of the number of classes, and must move. (Three, because a
+# > losses: they begin at $\ln$ of the number of classes, and the third must differ, if only in its
+# > last digits. (Three, because a
 # > warm-up begins with a rate of 0, so the first step changes nothing.)
 #
 # ## Your own things
@@ -820,9 +822,9 @@ print("the head has not moved:", bool((model.head.weight == head).all()))
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# The next cell compares them. Most blocks have moved by about 0.2% of their size, the last
-# three by about half of that. That's a short way, and yet far enough to learn sixty photographs
-# by heart.
+# The next cell compares them. Most blocks have moved by about 0.2% of their size, the last three by
+# half to two thirds of that. That's a short way, and yet far enough to learn sixty photographs by
+# heart.
 #
 # </details>
 

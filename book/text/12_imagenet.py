@@ -336,9 +336,9 @@ assert 98e9 < counted(512) < 103e9
 print("checked: 5 MB more for both ends, so 75: the same as vitedu.budget")
 
 # %% [markdown]
-# You can trust your pencil: [where we measured](#The-pencil-against-a-card), it was 3% off.
-# And the paper's batch of 512 needn't fit. Cut it into slices (*micro-batches*), add up their
-# gradients, and step once ([chapter 8](08_scale.ipynb)). We'll take slices of 32.
+# You can trust your pencil: [in another case](#The-pencil-against-a-card), which we measured, it
+# was 3% off. And the paper's batch of 512 needn't fit. Cut it into slices (*micro-batches*), add up
+# their gradients, and step once ([chapter 8](08_scale.ipynb)). We'll take slices of 32.
 #
 # ## Rehearse it
 #
@@ -403,11 +403,11 @@ print(thousandth["command"])
 #
 # ## The whole run on one page
 #
-# How long will it take? We've measured what share of its data sheet's arithmetic an H100 manages
-# at 224 pixels, in bfloat16. *From here on we predict*: we suppose that every card manages the
-# same share at our size. (A T4 has no bfloat16, so it takes float16.) Each range is compiled and
-# not. The last column says how many cores must read photographs, at 165 a second each, to keep
-# the card busy.
+# How long will it take? We've measured what share of its data sheet's arithmetic an H100 manages at
+# 224 pixels, in bfloat16. *From here on we predict*: we suppose that every card manages the same
+# share at our size. (A T4 has no bfloat16, so it takes float16.) The slower end of each range is
+# without compiling, the faster end with it. The last column says how many cores must read
+# photographs, at 165 a second each, to keep the card busy.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 steps = results.read("gpu-steps")
@@ -549,8 +549,9 @@ print("checked: six gains, each more than six of its errors")
 # you ask *what is it?*, frozen features get 72 to 95%, and fine-tuning adds 4 to 13 points. For
 # *how many?* and *where?* the arrows are long.
 #
-# So for the name of a thing, try frozen features before you spend a weekend. If you want a
-# number or a place, or the last points, fine-tune.
+# So for the name of a thing in a photograph, try frozen features before you spend a weekend. (On
+# MNIST they're no better than raw pixels.) If you want a number or a place, or the last points,
+# fine-tune.
 
 # %% [markdown]
 # ## Monday: 86% of what?
@@ -960,9 +961,9 @@ print(f"{per_photograph / 1e6:.0f} MB each: {left / per_photograph:.0f} fit")
 # <details><summary>Solution 4</summary>
 #
 # A class lasts for two and a half batches, so you'd expect a saw: the loss jumps when a class
-# begins, and falls while it lasts. With our waste you'll see hardly any teeth. The loss climbs
-# far above $\ln 6$ during the first six classes, and then wanders up and down, probably
-# because momentum goes on pushing the last class when the next one is there. (On ImageNet,
+# begins, and falls while it lasts. With our waste you'll see hardly any teeth. The loss climbs far
+# above $\ln 6$ while the six classes pass for the first time, and then wanders up and down,
+# probably because momentum goes on pushing the last class when the next one is there. (On ImageNet,
 # we haven't tried it.)
 #
 # </details>

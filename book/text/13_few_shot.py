@@ -45,10 +45,9 @@ figures.show(*few_shot.shots(shown))
 
 # %% [markdown]
 # (The photographs are by Gary Thung and Mindy Yang, from
-# [TrashNet](https://github.com/garythung/trashnet), MIT licence.) Our small ViT was
-# trained on ImageNet-21k and then on ImageNet's thousand classes, and none of your six words
-# is among the thousand. (We haven't checked the 21,000.) How much time would you set aside to
-# train it on yours?
+# [TrashNet](https://github.com/garythung/trashnet), MIT licence.) Our small ViT was trained on
+# ImageNet-21k and then on ImageNet's thousand classes, and none of your six words is among the
+# thousand. How much time would you set aside to train it on yours?
 #
 # None, this time. Each photograph of the folder `waste` goes through the network once, and the
 # network's weights stay *frozen*: nothing trains them.
@@ -66,10 +65,10 @@ print(f"{right:.0f}% of {len(test.labels)} others right")
 print(f"built and tested in {took:.0f} ms")
 
 # %% [markdown]
-# Guessing gives 17%. No epochs, no learning rate, no GPU: a few seconds in the network for
-# your thirty photographs, and then milliseconds for one formula, which you'll soon have
-# written yourself. **How do five photographs of each get you this far? And
-# when you have more, how do you get the most out of them?**
+# Guessing gives 17%. No epochs, no learning rate, no GPU: a second or two in the network for your
+# thirty photographs, and then milliseconds for one formula, which you'll soon have written
+# yourself. **How do five photographs of each get you this far? And when you have more, how do you
+# get the most out of them?**
 #
 # ## What does the network find alike?
 #
@@ -120,9 +119,9 @@ figures.show(
 #
 # ## The nearest mean
 #
-# There, each photograph had 59 others to compare with, and you have thirty. With so few, a
-# single odd one can mislead you. So let's average. Take the mean of your five cardboards, the mean of
-# your five glasses and so on, and assign a new photograph to the nearest mean.
+# There, each photograph had 59 others to compare with. A new one has only your thirty. With so few,
+# a single odd one can mislead you. So let's average. Take the mean of your five cardboards, the
+# mean of your five glasses and so on, and assign a new photograph to the nearest mean.
 
 
 # %%
@@ -343,11 +342,11 @@ whitened = statistics.mean(recorded("whitened_mean")[75])
 print(f"nearest mean of whitened numbers, 75 of each: {whitened:.0%}")
 
 # %% [markdown]
-# With five of each it's a tie, and with ten no more than a hint. There you lose little with
-# the nearest mean, and it has no $\lambda$ to get wrong. With 25 the formula is ahead in
-# every draw, and it goes on learning where the mean has stopped. Whitening alone hardly
-# helps the mean. So the lead comes from the weights, which is what we hoped for: they can find
-# out which of the 192 numbers matter.
+# With five of each it's a tie, and with ten no more than a hint. There you lose little with the
+# nearest mean, and it has no $\lambda$ to get wrong. With 25 the formula is ahead in every draw,
+# and it goes on learning where the mean has stopped. Whitening alone hardly helps the mean (the
+# last line). So the lead comes from the weights, which is what we hoped for: they can find out
+# which of the 192 numbers matter.
 #
 # The width of the red band is luck: with five of each, a good draw and a bad one are several
 # points apart. Don't trust a single draw.

@@ -369,7 +369,7 @@ class Block(nn.Module):
 
 
 # %% [markdown]
-# Don't overlook the plus in the last line. Without it, seventeen blocks [couldn't even learn their
+# Don't overlook the plus in the last line. Without it, seventeen blocks [didn't even learn their
 # own training digits](#Leave-out-the-plus).
 #
 # The rest of the network is folded here. A *root* makes channels from colours. Then come *stages*
@@ -645,7 +645,8 @@ figures.show(*resnets.sheets(None, six, APART, framed=framed))
 # Now compare each ViT with the ResNet one line above it, which had a tenth of the digits. The ViT
 # is ahead once, and the other time we can't tell them apart. So on these sheets, what our ResNet
 # knows from birth is worth no more than about ten times the digits. With [drawn
-# shapes](#Ten-times-the-pictures), too, ten times the pictures were enough to draw level.
+# shapes](#Ten-times-the-pictures), too, a ViT with 10,000 pictures drew level with a ResNet that
+# had 1,000.
 #
 # So *places* make the map even, and practice and new *digits* make it bright. Nobody has told
 # a ViT that a digit stays the same when it moves. It has been shown.
@@ -654,7 +655,7 @@ figures.show(*resnets.sheets(None, six, APART, framed=framed))
 #
 # 1. A convolution has locality and weight sharing from the start. What it learns in one
 #    place, it can use everywhere (our ResNet in steps of four pixels). A ViT can learn that,
-#    too: for ours, ten times the pictures were enough.
+#    too: with ten times the pictures, ours was as good as the ResNet with a tenth of them.
 # 2. A block adds to its input, so it needn't learn to pass it on. Without the plus, a deep
 #    network [may not even learn](#Leave-out-the-plus) its own training pictures.
 # 3. In a hybrid, each place of a ResNet's feature map is a patch. Without positions, ours

@@ -297,9 +297,9 @@ assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
 print("checked: the same as vitedu.interpret.position_similarity")
 
 # %% [markdown]
-# A is far more like C than like B, though B is nearer. The network has made itself graph
-# paper: each patch's row and column form the *cross* that you know from chapter 4. (Two
-# smaller networks of this book [have no such crosses](#Four-ways-to-train-a-table).)
+# A is far more like C than like B, though B is nearer. The network has made itself graph paper:
+# each patch's row and column form the *cross* that you know from chapter 4. (Two smaller networks
+# of this book [the crosses are faint or missing](#Four-ways-to-train-a-table).)
 #
 # ## Position or picture?
 #
@@ -467,8 +467,8 @@ kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
 print(f"in block 11, {kept:.0%} goes to the registers")
 
 # %% [markdown]
-# Hardly any head looks farther than everywhere any more, since registers, like the class
-# token, don't count towards the distance. The heads do what they did before. On the site you
+# Hardly any head looks farther than everywhere any more, since registers, like the class token,
+# don't count towards the distance. In block 11 the heads do what they did before. On the site you
 # can do all of it by hand:
 
 # %% tags=["remove-cell"]
@@ -598,8 +598,8 @@ gone = order.argsort(dim=1, descending=True)[:, :49]
 figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
 
 # %% [markdown]
-# Each time the bright patches cost far more than random ones. (Grey means here that no token
-# may look at them.)
+# Each time the bright patches cost far more than random ones. (Here grey doesn't mean painted: no
+# token may look at these patches.)
 #
 # You've moved four giants out of the picture, in a network that was trained years ago, and
 # it hasn't noticed.
@@ -797,11 +797,11 @@ for name, by_seed in first.items():
     print(f"{words:25} {by_seed.mean():.1f} ± {by_seed.std():.1f} over seeds")
 
 # %% [markdown]
-# Both hold here, in small. From 300 digits the first block's heads look nearly everywhere;
-# from ten times as many they look a pixel nearer, and a hundred and eighty times as many
-# add nothing to that mean. Behind the ResNet they look everywhere alike, as far as the mean can
-# tell, though the hybrid is the best of the four: whatever is local has been done before
-# them.
+# Both show here, in small, though on digits the first is only a hint, just under three errors. From
+# 300 digits the first block's heads look nearly everywhere; from ten times as many they look a
+# pixel nearer, and a hundred and eighty times as many add nothing to that mean. Behind the ResNet
+# they look everywhere alike, as far as the mean can tell, though the hybrid is the best of the
+# four: whatever is local has been done before them.
 #
 # And the drawn shapes of [chapter 14](14_resnets.ipynb)? ViTs of two blocks saw 1,000, 10,000
 # and 100,000 of them for 2,000 steps, three seeds each. Their grid has 8×8 tokens, and a head

@@ -359,7 +359,7 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 # So there are five kinds in the race, and *none*. Which one would you bet on?
 #
 # Each point below is a run, and each line the mean of three, at the learning rate that was best on
-# yet other pictures. What's learned starts at the paper's 0.02.
+# yet other pictures. Learned tables start with the paper's standard deviation, 0.02.
 
 # %% tags=["hide-input"]
 photos = results.read("ablations-forty")["metrics"]
@@ -410,7 +410,7 @@ print("checked: positions are worth points, and a loud start isn't")
 # And the quiet start? Here it does no harm. If anything, it's the [loud one](#How-loud?) that's behind
 # on photographs, by almost a point.
 #
-# So why did the kind decide everything with A and B?
+# So why did the kind decide everything when A and B moved to the lower half?
 #
 # ## What Table 8 doesn't ask
 #
@@ -440,10 +440,9 @@ figures.show(*ablations.by_rows(maps))
 # First look at the white frames alone. All six networks are alike! That's all you'd see in a test on
 # pictures like those from training, and Table 8 is such a test.
 #
-# Now look at the dotted ones. There the first two are no better than a coin on average, though some
-# squares are bright and some dark. The mended one has our copy to
-# thank. And the last three know a half that they've never seen, as they do in [six other runs
-# each](#What's-below-a-coin).
+# Now look at the dotted ones. There the first two are hardly better than a coin on average, though
+# some squares are bright and some dark. The mended one has our copy to thank. And the last three
+# know a half that they've never seen, as they do in [six other runs each](#What's-below-a-coin).
 
 # %% [markdown] tags=["predict"]
 # And if you had only their answers? Let's call an answer *sure* if its probability is above 0.9. In
@@ -735,8 +734,8 @@ print("checked: the loud start is behind, and how far")
 
 # %% [markdown]
 # Taken alone, only the shared 1-D table's gap is a result. All seven together are one too, but
-# without that table, or seed by seed, it's only a hint. Over all rows, neither 1-D nor 2-D is ahead,
-# and no place for a table.
+# without that table, or seed by seed, it's only a hint. Over all rows, neither 1-D nor 2-D is
+# ahead, and it doesn't matter where the table is added.
 #
 # ### Rows, then columns
 #

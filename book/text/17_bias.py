@@ -355,7 +355,7 @@ print("checked: two of the ResNet's runs learn it, and one doesn't")
 #
 # The ResNet's errors are large because one of its three runs tosses a coin. The other two do even
 # better than the hybrid, without any attention. So what the ViT lacks, it seems, is somebody to
-# *read*.
+# *read* the glyphs for it.
 #
 # ## Who wins where
 #
@@ -745,10 +745,10 @@ print(f"one head, no pictures{share(others):>51.1%}")
 # quick to learn, but not always the rule that you had in mind.
 #
 # The ResNet does better here, though not at every learning rate. Rates are chosen with the glyphs
-# that a network knows, so for new ones another may be better. On
-# the grid, after thirty thousand pictures and with an eighth of the rate, the ResNet gets 67% of
-# them, where after ten thousand it got 84%. That's no more than the ViT. The hybrid gets at least
-# 80% in every run, from a thousand pictures on.
+# that a network knows, so for new ones another may be better. On the grid, after thirty thousand
+# pictures and with an eighth of the rate, the ResNet gets 67% of them, where after ten thousand it
+# got 84%. That's no more than the ViT gets after as many. The hybrid gets at least 80% in every
+# run, from a thousand pictures on.
 #
 # Anywhere, after ten thousand pictures, the hybrid is right in 83%. The two of the ResNet's runs
 # that got going reach 85% and 86%, and the third one 51%.
@@ -936,11 +936,11 @@ assert min(long["resnet-3k"]["per_seed"]) > max(long["vit-10k"]["per_seed"])
 print("checked: from 10,000 on no lack of shapes; size, early stopping, steps")
 
 # %% [markdown]
-# Ours don't cross: the ResNets are ahead everywhere, and with few shots still by about twenty points
-# at a hundred thousand. Do the ViTs need more shapes? You know by now where to look. Up to three
-# thousand, yes. But from ten thousand on, they're hardly better with their own, so it's probably steps
-# again: in [chapter 14](14_resnets.ipynb), a similar ViT that looks three times as long at ten
-# thousand shapes gets 98.6% of new ones.
+# Ours don't cross: the ResNets are ahead everywhere, and with few shots still by twenty points or
+# more at a hundred thousand. Do the ViTs need more shapes? You know by now where to look. Up to
+# three thousand, yes. But from ten thousand on, they're hardly better with their own, so it's
+# probably steps again: in [chapter 14](14_resnets.ipynb), a similar ViT that looks three times as
+# long at ten thousand shapes gets 98.6% of new ones.
 
 # %% tags=["hide-input"]
 learned = results.read("families-data")

@@ -243,7 +243,7 @@ print("checked: the record of the package says the same")
 
 
 # %% [markdown]
-# So anything from three to six would fit the table. And does the advantage really shrink as
+# So other networks might well have said three, or six. And does the advantage really shrink as
 # compute grows? The two slopes are only [one and a half standard errors
 # apart](#Does-it-really-shrink?), so the table doesn't say.
 #
@@ -835,7 +835,7 @@ for family in ("vit", "resnet"):
 #
 # ### Where hybrids fade
 #
-# Hybrids have the lowest line and the flattest one. Where the ViTs' line crosses it, patches
+# The hybrids' line begins lowest, and it's the flattest. Where the ViTs' line crosses it, patches
 # have become as good as a ResNet's map:
 
 # %%

@@ -381,8 +381,8 @@ figures.show(
 #   names [the mean colour of each](#Masked-patch-prediction);
 # * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
 #
-# The last three did the same amount of work. Now a thousand photographs get labels, in three
-# draws, with a marker each. (Where there are nine, three networks were begun from other random
+# The last three did the same amount of work. Now a thousand photographs get labels, in three draws,
+# with a marker each. (Where a start has nine markers, it was made three times, from other random
 # weights.) First we freeze all four, and fit a linear probe to each, and to the plain pixels.
 
 # %% [markdown] tags=["predict"]
@@ -579,7 +579,7 @@ print("checked: on shapes it is far behind")
 #    the encoder sees only what isn't hidden. Add positions before you hide.
 # 2. Always ask a simple rival, too. Our classifier read a copy more easily than the painting.
 # 3. Before you believe a lead, give scratch as much compute. With a thousand labels, nothing was
-#    left of it on digits, some on photographs, and most likely a lot on shapes.
+#    left of it on digits, all of it on photographs, and most likely on shapes, too.
 #
 # **Four questions** ([answers](#Solutions))
 #
@@ -899,7 +899,7 @@ figures.show(*unlabelled.bought(record))
 # On the left, a *single* label of each digit is enough for MAE's features to get nearly half of the
 # new ones right, and the pixels only a third. With ten of each, the pixels have caught up.
 #
-# On the right, after 450 steps, MAE's start gets 94%, and the pixels lose at last. But scratch
+# On the right, after 450 steps, MAE's start gets 94%, ten points more than the pixels. But scratch
 # doesn't know its *own* digits yet (the dashed line), and given [as much
 # compute](#Three-kinds-of-pictures) it's ahead.
 #

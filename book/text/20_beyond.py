@@ -409,15 +409,16 @@ figures.show(*beyond.cells(slide[0], loose, KINDS, "one for each token"))
 
 
 # %% [markdown]
-# Almost seven hundred. A cell a hundred pixels wide covers some forty patches, and each of
-# the central ones proposes nearly the same box. At least for white cells: the red boxes are
-# everywhere, even on bare ground.
+# Almost seven hundred. A cell a hundred pixels wide covers some forty patches, and for a white
+# cell, each of the central ones proposes nearly the same box. The red boxes are everywhere, even on
+# bare ground.
 #
 # ## One box for each cell
 #
 # So we keep the best of each crowd: take the box with the highest score, drop all that
 # overlap it too much (here: with an IoU above 0.3), and go on with the rest. It's called
-# *non-maximum suppression*; you can unfold its nine lines.
+# *non-maximum suppression*; you can unfold its nine lines. Of those it leaves, we keep the ones
+# with a high enough score.
 
 
 # %% tags=["teaches", "hide-cell"]

@@ -89,16 +89,13 @@ def test_a_part_taken_out_gives_what_the_chapter_prints(server, visit):
     opened = visit(f"{server}book/03_encoder.html")
     guesses = loaded(opened, "Take the parts out yourself")
     photographs, taken = opened.page.locator(".try-switch select").all()
-    lines = printed("03_encoder", "whole")
+    told = " ".join(str(each) for each in outputs("03_encoder"))
     for words, start in PARTS.items():
         taken.select_option(label=words)
-        line = next(each for each in lines if each.startswith(start))
-        columns = [line[15 + 20 * i : 35 + 20 * i].strip() for i in range(3)]
-        for photograph, column in zip(
-            ("cat", "coffee"), columns[1:], strict=True
-        ):
+        _, *columns = re.search(rf"{start}: (.*?), size", told)[1].split(", ")
+        for photograph, column in zip(("cat", "coffee"), columns, strict=True):
             photographs.select_option(photograph)
-            name, percent = column.rsplit(" ", 1)
+            name, percent = column.removesuffix("%").rsplit(" ", 1)
             first = guesses.first
             first.get_by_text(name).wait_for()
             opened.page.wait_for_function(

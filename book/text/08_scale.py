@@ -692,7 +692,8 @@ for name, ends in found.items():
 # images](#Half-a-batch). The second process worked for nothing. The sum hardly matters, because
 # Adam divides by the gradient's size. (Without Adam? Exercise 1.)
 #
-# PyTorch's own version is called [DDP](#DDP-and-FSDP).
+# PyTorch's own version is called [DDP](#DDP-and-FSDP). (Are two processes [twice as
+# fast](#What-sharing-brings)?)
 #
 # ## Killed while saving
 #
@@ -789,7 +790,7 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
 # Each new start goes back to the last whole checkpoint. What's light red has to be done again:
-# that's the price of an accident. Look at kills on a grey line: after some of them (in our run at 20),
+# that's the price of an accident. Look at kills on a grey line: after some of them (in our run at 40 and at 55),
 # the next start begins one grey line earlier. The file for that step didn't have its name yet, and
 # the old one was still whole. (The picture can't tell whether the writing had begun. In [a harder
 # test](#Beyond-a-rename) it had in 12 of 20 kills, and the weights were still equal.)
@@ -914,10 +915,75 @@ assert (found["sum"] - alone).norm() < 0.01 * way
 assert 0.8 < off < 1.2
 print("checked: two processes end where one does, to ten digits")
 
+
 # %% [markdown]
 # The difference is about as long as the gradient itself: with so few images, most of it is
 # noise. Adam rescales whatever it gets, noise included. That's why it hardly notices a sum
 # instead of a mean: twice the gradient is nearly the same step.
+#
+# ### What sharing brings
+#
+# Does sharing pay? Two folded cells give batches of 64 to a larger ViT, in one process, then in
+# two:
+
+
+# %% tags=["hide-input"]
+def images_per_second(count, number):
+    """Images per second of `count` processes, and all-reduce's share."""
+    torch.manual_seed(0)
+    model = ViT(28, 4, 1, 10, embed_dim=192, depth=6, num_heads=3, mlp_dim=768)
+    optimizer = AdamW(model.parameters())
+    rows = rows_of(0)[: 64 // count]
+    together = 0.0
+    for step in range(number + 1):
+        if step == 1:  # the first is slower
+            begin, together = time.perf_counter(), 0.0
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        computed = time.perf_counter()
+        for weight in model.parameters() if count > 1 else ():
+            dist.all_reduce(weight.grad)
+            weight.grad /= count
+        together += time.perf_counter() - computed
+        optimizer.step()
+    spent = time.perf_counter() - begin
+    return number * count * len(rows) / spent, together / spent
+
+
+# %% tags=["hide-input"]
+RACE = """
+rank, count = int(sys.argv[1]), int(sys.argv[3])
+store = dist.FileStore(sys.argv[2], count)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+print(*images_per_second(count, int(sys.argv[4])))
+dist.destroy_process_group()
+"""
+
+
+# %% tags=["hide-input"]
+def race(count):
+    """What `images_per_second` says in the first of `count` processes."""
+    words = (folder / f"race {count}", count, 1 if TIER == "smoke" else 8)
+    racing = [
+        start([rows_of, images_per_second], RACE, rank, *words)
+        for rank in range(count)
+    ]
+    try:
+        told = [each.communicate(timeout=300)[0] for each in racing]
+    finally:
+        for process in racing:
+            process.kill()
+    return map(float, told[0].split())
+
+
+(one, _), (two, share) = race(1), race(2)
+print(f"{os.cpu_count()} processors: two processes are", end=" ")
+print(f"{two / one:.1f} times as fast as one")
+print(f"{share:.0%} of their time goes into adding up gradients")
+
+# %% [markdown]
+# That's far from twice as fast: while they add up, the processes also wait for each other. (Beside
+# other programs it was once 1.2 times and 9%, so don't take one run for a verdict.)
 #
 # ### DDP and FSDP
 #

@@ -33,7 +33,6 @@ from cifar_switches import NUM_HELD_OUT, NUM_TRAIN, SWITCHES, modelled, small
 from kept import kept
 from reached import Reached, reach
 from recorded import result_fields
-from torch import Tensor
 
 from vitedu import budget, results
 from vitedu.data import load_dataset
@@ -140,19 +139,9 @@ def in_graphs(config: TrainConfig) -> dict[str, float]:
         ema=config.ema,
     )
     model.eval()
-    learned, held_out = (right(model, *part) for part in parts)
+    learned, held_out = (device_loop.right(model, *part) for part in parts)
     seconds = round(time.perf_counter() - started, 1)
     return {"test": held_out, "train": learned, "seconds": seconds}
-
-
-@torch.no_grad()
-def right(model: ViT, images: Tensor, labels: Tensor) -> float:
-    """Percent."""
-    found = [
-        model(device_loop.normalised(x)).argmax(dim=1)
-        for x in images.split(1_000)
-    ]
-    return 100 * (torch.cat(found) == labels).double().mean().item()
 
 
 def add_graphs(

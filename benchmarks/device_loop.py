@@ -25,6 +25,13 @@ def normalised(images: Tensor) -> Tensor:
     return images.float() / 127.5 - 1
 
 
+@torch.no_grad()
+def right(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Percent right of uint8 images (n, 3, h, w) with labels (n,)."""
+    parts = [model(normalised(x)).argmax(dim=1) for x in images.split(500)]
+    return 100 * (torch.cat(parts) == labels).double().mean().item()
+
+
 def moved(images: Tensor, moves: Tensor) -> Tensor:
     """Each image by its row (down, right, is flipped) of `moves` (b, 3)."""
     n, side = len(images), images.shape[-1]

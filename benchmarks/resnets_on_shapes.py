@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from device_loop import normalised, train
+from device_loop import right, train
 from kept import climb, kept_with_time, read
 from recorded import result_fields
-from torch import Tensor, nn
 
 from vitedu import budget, results
 from vitedu.data import Augment, Dataset, Split, load_dataset
@@ -224,13 +223,6 @@ def in_graphs(
     model.eval()
     unseen = right(model, test.images.to(DEVICE), test.labels.to(DEVICE))
     return {"test": unseen, "train": right(model, images, labels)}
-
-
-@torch.no_grad()
-def right(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Percent."""
-    parts = [model(normalised(x)).argmax(dim=1) for x in images.split(CHUNK)]
-    return 100 * (torch.cat(parts) == labels).double().mean().item()
 
 
 def held_out(row: Row, lr: float, how: Length) -> dict[str, Any]:

@@ -205,11 +205,11 @@ def more_steps(
     A panel for each of `LENGTHS`; rows as in `by_number`, with its ending.
     """
     figure, panels = chart(WIDTH, 3.4, columns=len(LENGTHS), sharey=True)
-    told = []
+    names, told = ("3k", "10k", "30k", "fresh"), []
     for axes, (title, end) in zip(panels, LENGTHS.items(), strict=True):
         shown = {
             f"vit-same-off-{number}": metrics[f"vit-same-off-{number}{end}"]
-            for number in ("3k", "10k", "30k", "fresh")
+            for number in names
         }
         told += [
             f"{title}: {said}"
@@ -218,7 +218,6 @@ def more_steps(
         axes.axhline(50, color=PALE, linestyle=":", linewidth=1)
         axes.set_title(title, fontsize=12)
         axes.set(xscale="log", xlim=(2_400, 110_000), ylim=(46, 103))
-        names = ("3k", "10k", "30k", "fresh")
         axes.set_xticks([NUMBERS[name] for name in names], names)
         axes.minorticks_off()
         axes.tick_params(labelsize=11)

@@ -40,7 +40,8 @@ def test_what_an_ingredient_brings_is_the_mean_of_its_seeds():
     colors = [tick.get_color() for tick in axes.get_yticklabels()]
     assert colors == [PATCHES, STREAM]
     assert "it +3.0; cosine -1.0. The band is two errors, 1.5" in alt
-    assert "\n" in axes.get_yticklabels()[0].get_text()
+    lines = axes.get_yticklabels()[0].get_text().splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= recipe.LETTERS
 
 
 def test_a_ring_is_what_it_brought_to_a_shorter_run():

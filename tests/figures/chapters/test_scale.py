@@ -52,7 +52,8 @@ def test_every_start_is_a_line_and_every_kill_a_cross():
     starts = [(0, 23, True), (20, 71, True), (70, 100, False)]
     figure, alt = scale.lives([*map(scale.Life._make, starts)], 100, saves=5)
     (axes,) = figure.axes
-    assert words(axes)[:2] == ["killed", "done"] and len(words(axes)) == 4
+    told = ["grey lines: saves", "light red: done again"]
+    assert words(axes) == ["killed", "done", *told]
     assert {5, 95} < set(axes.get_xticks(minor=True))
     spans = [list(line.get_xdata()) for line in axes.lines[::2]]
     assert spans == [[0, 23], [20, 71], [70, 100]]

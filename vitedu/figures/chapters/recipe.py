@@ -281,7 +281,7 @@ def plane(
 def answered(
     pictures: "Mapping[str, Tensor]", answers: Sequence[Sequence[str]]
 ) -> "tuple[Figure, str]":
-    """Pictures by class, five in a row; below each name, what runs answered."""
+    """Pictures (3, h, w) by class, five in a row; above, what runs answered."""
     rows = -(-len(pictures) // 5)
     figure, grid = chart(WIDTH, 1.75 * rows, rows, 5, squeeze=False)
     for axes in grid.flat:

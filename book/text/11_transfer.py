@@ -68,10 +68,10 @@ words = "Twelve photographs of waste on white, numbered, two of each kind."
 figures.show(*photos.pictures(shown, words, columns=3))
 
 # %% [markdown]
-# Not so easy, is it? Clear things may be glass or plastic. What would ViT-Ti/16 say, which
-# knows a thousand words but has never sorted anything? Let's ask it about sixty photographs,
-# ten of each kind, and print its three most frequent answers for each kind. (`real` is the
-# trained network.)
+# Not so easy, is it? Clear things may be glass or plastic. ViT-Ti/16 knows a thousand words,
+# but it has never sorted anything. What would it say? Let's show it sixty photographs, ten of
+# each kind, and print its three most frequent answers for each kind. (`real` is the trained
+# network.)
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -83,10 +83,10 @@ for kind, name in enumerate(KINDS):
 
 # %% [markdown]
 # It sees *things*: a carton, a pill bottle, a packet. ImageNet asks what a thing is, and
-# hardly ever what it's made of. So there's no class *glass* and no class *metal* among the
-# thousand, and a packet may be made of anything.
+# hardly ever what it's made of. There's no class *glass* or *metal* among the thousand, and
+# a packet may be made of anything.
 #
-# Your own photographs will be like that, too: the words you need aren't there. **How do you
+# With your own photographs, too, the words you need may be missing. **How do you
 # teach a trained network words of your own, with ten photographs for each?**
 #
 # ## First, train nothing
@@ -113,8 +113,8 @@ print(f"{right} of 60, where guessing gives 10")
 #
 # ## A head of zeros
 #
-# Now the whole network. Your class from chapter 4 takes the trained weights. Then its head
-# makes way for a new one, with six outputs and all weights zero:
+# Now the whole network. We load the trained weights into your class from chapter 4, then
+# swap its head for a new one, with six outputs and all weights zero:
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("head"))
@@ -151,19 +151,19 @@ for name, model in {"zeros": zeros, "random": random}.items():
 #
 # A gradient reaches the layers below by being multiplied by the head's weights. With zeros,
 # nothing gets through: only two of the 152 tensors have a gradient, the head's weights and
-# its biases. So the head takes the first step, and the trained weights wait. Random values
-# would send all of them off at once. The paper starts from zeros ([Dosovitskiy et al.
+# its biases. So the head takes the first step, and the trained weights wait. A random head
+# would move them all at once. The paper starts from zeros ([Dosovitskiy et al.
 # 2021](https://arxiv.org/abs/2010.11929)), and we'll soon see what that's worth.
 #
 # ## A heavy ball on a leash
 #
 # Two changes to the step, and we can train. Chapter 5 used AdamW, which gives every weight
 # steps of about the same length, however small its gradient. Trained weights may want the
-# opposite: where the gradient is tiny, stay where you are. Plain gradient descent does that.
+# opposite: where the gradient is tiny, a tiny step. Plain gradient descent does that.
 #
 # The paper adds *momentum*. Imagine a heavy ball rolling downhill: each batch gives it a
-# push, and from one step to the next it keeps nine tenths of its speed. Three pushes of 1
-# give it a speed of 1, then of $0.9 + 1 = 1.9$, then of 2.71.
+# push, and from one step to the next it keeps nine tenths of its speed. Push it three times
+# with 1, and its speed is 1, then $0.9 + 1 = 1.9$, then 2.71.
 #
 # In symbols, the gradient $g$ pushes the *velocity* $v$, and the weight $w$ moves downhill
 # by the velocity times the rate $\eta$:
@@ -181,9 +181,9 @@ for name, gradients in cases.items():
 figures.show(*transfer.momentum(cases, rolling))
 
 # %% [markdown]
-# What batches agree on adds up, though not forever: at $v = 10$, the tenth that's lost is as
-# much as the next push of 1. What they disagree on mostly cancels: the velocity never gets
-# beyond a single push.
+# What batches agree on adds up, though not forever: at $v = 10$ the ball loses 1 in every
+# step, and the next push only makes up for it. What they disagree on mostly cancels: the
+# velocity never gets beyond a single push.
 #
 # And the leash? In plain gradient descent, unlike in AdamW, a huge gradient makes a huge
 # step. So take the gradients of all the weight tensors as *one* long vector, and if it's
@@ -265,8 +265,8 @@ print("check: six steps give the weights of the package's own step")
 # Show a network the same sixty photographs again and again, and it learns them by heart. To
 # make that harder, we never show it quite the same picture twice. Each time, we cut out a
 # random box of at least three tenths of the area, stretch it to a square of 224 pixels, and
-# toss a coin whether to mirror it. Here are two photographs with the boxes of three epochs, and
-# what they cut out (M: mirrored):
+# toss a coin to decide whether to mirror it. Here are two photographs with the boxes of three
+# epochs, and what they cut out (M: mirrored):
 
 # %% tags=["hide-input"]
 from vitedu.data.augment.augment import BOX, GEOMETRY
@@ -299,8 +299,8 @@ figures.show(
 )
 
 # %% [markdown]
-# A mirrored can is still a can. (Chapter 5 couldn't do that: a mirrored 3 isn't a 3.)
-# In code it's one more argument. `views` cuts anew in every epoch:
+# A mirrored can is still a can. (Not so with the digits of chapter 5: a mirrored 3 isn't a 3.)
+# In code it's one more argument. `views` makes new cuts in every epoch:
 
 # %%
 views = ImageSource(
@@ -315,7 +315,7 @@ views = ImageSource(
 # %% [markdown]
 # ## Twelve epochs
 #
-# Put it all together, with the warm-up and cosine of [chapter 5](05_mnist.ipynb). Twelve
+# Let's put it all together, with the warm-up and cosine of [chapter 5](05_mnist.ipynb). Twelve
 # photographs make a batch, so an epoch takes five steps:
 
 
@@ -336,9 +336,8 @@ def finetune(model, views, epochs, lr, batch_size=12):
 
 
 # %% [markdown] tags=["predict"]
-# Everything's ready. With the network untouched, a linear classifier got 42 of the sixty
-# test photographs right. Now all 5.5 million weights learn, which takes a few minutes. **How
-# many will be right this time?**
+# On the sixty test photographs, the number to beat is 42. Now all 5.5 million weights learn,
+# which takes a few minutes. **How many will be right this time?**
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
@@ -360,13 +359,12 @@ figures.show(*transfer.run(losses, lengths))
 # a tie, by chapter 5's rule.) Yet the loss is nearly zero: the network seems to know its own sixty
 # by heart.
 #
-# Look at the lower curve, too. The leash isn't there for a rare odd batch: it shortens most
-# of the gradients, and the first ones to less than a tenth.
+# (The lower curve shows the leash at work: it shortens most of the gradients.)
 #
-# Did training at least change *which* photographs are right? Here are six of the sixty: on the
-# left two that it mended, in the middle two that it spoiled, on the right two that are wrong
-# both times. Below each is what the untouched network said (call it *frozen*), and what the
-# tuned one says:
+# Did training at least change *which* answers are right? Here are six of the sixty: two that
+# it mended on the left, two that it spoiled in the middle, and on the right two that are wrong
+# both times. Above each is its kind, and below it what the linear classifier on the untouched
+# network said (call it *frozen*), and what the tuned network says:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -384,18 +382,18 @@ titles = [KINDS[unseen.labels[i]] for i in six]
 figures.show(*transfer.answers(pixels[six], titles, said))
 
 # %% [markdown]
-# Only six of sixty changed, four of them for the worse: an apple core is metal now. About the two
-# jars, the network hasn't become wiser, only surer.
+# Only six of sixty changed sides, four of them for the worse: an apple core is metal now. On
+# the two jars, the network isn't any wiser, only surer.
 #
 # ## What decides?
 #
-# Head of zeros, momentum, 5.5 million weights: was any of that worth the trouble? To tell, we
-# need more test photographs. TrashNet's authors have set aside 431, and 328 more to choose
-# settings by.
+# A head of zeros, momentum, 5.5 million weights: was any of that worth the trouble? Sixty test
+# photographs are too few to tell. TrashNet's authors set aside 431 for testing, and another
+# 328, the validation part, to choose settings by.
 #
 # So we trained on the same sixty as you, with three seeds, and changed one thing at a time (for
-# AdamW, the rate as well). Every run gets all of its own sixty right, so those tell you nothing.
-# Here's how many of the 431 each gets right:
+# AdamW, the rate as well). Every run gets all of its own sixty right, so only the 431 can tell
+# the runs apart:
 
 # %% tags=["hide-input"]
 record = results.read("trashnet-finetune")["metrics"]
@@ -413,14 +411,13 @@ for way in ways.values():  # all of them know their sixty
 assert (probe.logits(known.features).argmax(1) == known.labels).all()
 
 # %% [markdown]
-# AdamW loses six points, each of the two at its own best rate on the 328. A random head costs eight,
-# at the same rate as yours. (At another rate it may cost less: we didn't try.) Perhaps
-# that's because it moves the trained weights at once, to please a head that means nothing
-# yet. The [second reading](#Who-moves-first) watches both heads.
+# AdamW costs you six points, although it and momentum each had the rate that did best on the
+# validation part. A random head costs you eight, at the same rate as yours. (Another rate may
+# suit it better: we didn't try.) Why? The [second reading](#Who-moves-first) watches both heads.
 #
 # And then there's the last row. A head on the untouched network is level with the best of them:
-# the difference is three photographs! It already sees so much that ten photographs of each kind can't add a lot. They mostly tell
-# it what you care about.
+# the difference is three photographs! Perhaps the network already sees so much that ten
+# photographs of each kind mostly tell it what you care about.
 #
 # ## Thirty times as many
 
@@ -462,20 +459,13 @@ for what, share in {"frozen features": alone, "all weights": whole}.items():
 print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 
 # %% [markdown]
-# There it is! More than half of the mistakes are gone (just under half, with the unluckiest seed).
-# Against a better opponent it's less: the nearest neighbour, on the same frozen features, [makes
-# 47](#The-same-bottle-twice).
-# TrashNet's authors trained a network from random weights and report around 75% right, on a
-# split of the same sizes ([their repository](https://github.com/garythung/trashnet)). Their
-# network had to learn to see from waste alone. Yours could see already, and five epochs
-# showed it what to look for.
+# There it is! More than half of the mistakes are gone (just under half, with the unluckiest
+# seed). The network could see already, and five epochs showed it what to look for. On your own
+# photographs, don't expect quite as much: some of these test photographs show an object that's
+# among the training photographs, too ([second reading](#The-same-bottle-twice)).
 #
-# Some of the 93% may come from recognising the same bottle twice: by our count, about a
-# quarter of the test photographs show an object that's among the training photographs, too
-# ([second reading](#The-same-bottle-twice)).
-#
-# So begin with frozen features. If you have well over a thousand photographs, try training all the
-# weights. (We've measured 60 and 1,768, and nothing in between.)
+# So begin with frozen features, and if you have well over a thousand photographs, try training
+# all the weights. (We've measured 60 and 1,768, and nothing in between.)
 #
 # ## Four lines that look right
 #
@@ -503,23 +493,24 @@ for _ in range(3):
     print(f"{loss:.4f}")
 
 # %% [markdown]
-# The same, and there was no error! The optimizer keeps a list of the weights that it was
-# given, and it was given the *old* head. The new one never moves. And since it's all zeros,
-# no gradient gets past it, and nothing else moves either.
+# The same, and there was no error! The optimizer only moves the weights that it was given, and
+# it was given the *old* head. The new one never moves. And since it's all zeros, no gradient
+# gets past it, so nothing else moves either.
 #
 # > **Remember.** Replace the head first, then make the optimizer. And watch the first three
 # > losses: they begin at $\ln$ of the number of classes, and the third must differ, if only in its
-# > last digits. (Three, because a
-# > warm-up begins with a rate of 0, so the first step changes nothing.)
+# > last digits. (Three, because a warm-up begins with a rate of 0, so the first step changes
+# > nothing.)
 #
 # ## Your own things
 #
 # Now yours: make a folder for each class, with ten or more photographs in it, and put these
 # folders into one called `mine`. The command below holds out a fifth of every class to test
-# on, unless you've split them into `mine/train` and `mine/val` yourself.
+# on.
 #
-# If you have none yet, use ours: a hidden cell has put the sixty into `mine/train`, and the
-# sixty to test on into `mine/val`. `shell` runs a command as your terminal would:
+# If you have none yet, use ours: a hidden cell has put our sixty into `mine/train` and the
+# sixty to test on into `mine/val`. (You can split yours like that, too.) `shell` runs a command
+# as your terminal would:
 
 # %% tags=["hide-input"]
 import io
@@ -554,8 +545,8 @@ run = "vitedu train finetune data=mine epochs=12 batch_size=12 --out run"
 shell(run, after="step")
 
 # %% [markdown]
-# That's your own step again, behind one line. `report.html` shows the photographs that the
-# network is most wrong about. The network is in that folder, too:
+# That's your own step again, behind one line. Open `report.html`: it shows the photographs that
+# the network is most wrong about, and where its attention went. The network is in that folder, too:
 
 # %%
 mine = vitedu.load(here / "run", image_size=224)
@@ -563,9 +554,9 @@ with torch.no_grad():
     said = mine(x_test[TWELVE].cpu()).argmax(dim=1)
 
 # %% [markdown]
-# Now fetch your answers! Two networks sort the same twelve photographs, which neither has
-# been trained on. One is the network that you've just trained, on ten of each. The other took
-# your step on all 1,768. (We ran it beforehand.)
+# Now fetch your answers! Two networks sort the same twelve photographs, and neither has been
+# trained on them. You've just trained the first, on ten of each kind. The second took your step
+# on all 1,768. (We ran it beforehand.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 sixty = torch.tensor(frozen["sixty/224"]["answers"])
@@ -582,20 +573,18 @@ for name, many in right.items():
 print("you      ?")
 
 # %% [markdown]
-# How did you do? (Twelve of twelve is luck: of all sixty, that network gets 56.)
+# How did you do? (Twelve of twelve was lucky: of all sixty, that network gets 56.)
 #
 # Look at no. 9. Would you have called it paper? TrashNet's authors did, and so does a
-# network that has seen 1,768 of *their* labels. Train it on your own
-# things, and it learns what *you* call them. When you began this page, it had none of these six
-# words.
+# network that has seen 1,768 of *their* labels. Train it on your own things, and it learns what
+# *you* call them. When you began this page, it had none of these six words.
 #
 # ## What to take with you
 #
 # 1. A trained network knows more than its words. A linear head on frozen features shows in
 #    seconds how much, and its score is the number to beat.
 # 2. Training all the weights paid with 1,768 photographs, not with sixty. Start from a head
-#    of zeros: with sixty, and the same rate, a random one cost
-#    us eight points.
+#    of zeros: with sixty, and the same rate, a random one cost us eight points.
 # 3. Replace the head, then make the optimizer. With a head of zeros, the first three
 #    losses tell you if you didn't.
 #
@@ -678,16 +667,16 @@ for name, model in {"zeros": with_new_head(6), "random": random}.items():
 
 # %% [markdown]
 # With zeros the head goes first, and the blocks have hardly moved. With random values they
-# move at once, fifty times as far. We think that's why a random head costs eight points,
-# but this doesn't prove it: by the end of a good run, the blocks have moved further still
-# ([solution 5](#Solutions)).
+# move at once, fifty times as far, to please a head that means nothing yet. We think that's why
+# a random head costs eight points, but this doesn't prove it: by the end of a good run, the
+# blocks have moved further still ([solution 5](#Solutions)).
 #
 # ### The same bottle twice
 #
 # Of the 431 test photographs, about half look very much like one of the 1,768 that TrashNet
-# offers for training (a cosine above 0.75 between class tokens), and by eye about half of
-# those show the same object. Does that flatter the numbers? We took the 506 look-alikes
-# out of training:
+# offers for training (a cosine above 0.75 between class tokens). By eye about half of those
+# show the same object, so that's about a quarter of all. Does that flatter the numbers? We took
+# the 506 look-alikes out of training:
 
 # %% tags=["hide-input"]
 print("                        all    look-alikes out    as many others out")
@@ -702,10 +691,17 @@ for name in ("probe", "nearest"):
 
 # %% [markdown]
 # The linear classifier doesn't mind. The nearest neighbour, which answers with the material
-# of the most similar photograph, is ahead of it with everything, and loses four points more
-# without the look-alikes than without as many others: part of its success was recognising
-# the object. The 93% of the fine-tuned network may be flattered in the same way, which we
-# haven't measured. On your own rubbish, expect less than any of these numbers.
+# of the most similar photograph, loses four points more without the look-alikes than without as
+# many others: part of its success was recognising the object. The 93% of the fine-tuned network
+# may be flattered in the same way, which we haven't measured. On your own rubbish, expect less
+# than any of these numbers.
+#
+# With everything to learn from, the nearest neighbour makes 47 mistakes, fewer than the linear
+# classifier. Compared with it, training all the weights saves less: 29 mistakes are left of 47.
+#
+# And without the pretrained weights? TrashNet's authors trained a network from random weights
+# and report around 75% right, on a split of the same sizes ([their
+# repository](https://github.com/garythung/trashnet)). It had to learn to see from waste alone.
 #
 # ### Slower at the bottom
 #

@@ -163,18 +163,17 @@ figures.show(*resnets.sheets(sample, read, APART))
 
 
 # %% [markdown]
-# Each square is a place for the test digits, in every second row and column, and its colour
-# says how many of them were read. The networks learned inside the white frame. The numbers
-# are those printed above.
+# Each square is a place where we put the test digits, and its colour says how many of them were
+# read. The networks learned inside the white frame.
 #
-# The ViT knows its corner. A few pixels further on, digits are a foreign language. The
-# ResNet has never seen a digit outside the frame either, and it reads the whole sheet
-# about as well as its corner! One seed each, but that's 16% against 79%.
+# The ViT knows its corner. A few pixels further on, digits are a foreign language. The ResNet has
+# never seen a digit outside the frame either, and yet it reads the whole sheet about as well as its
+# corner! One seed each, but that's 16% against 79%.
 #
-# So **what does a convolution know before it has seen a single picture, and can a ViT
-# learn it?** The paper's authors asked that, too, and built *hybrids*: a ResNet reads the
-# picture, and a ViT reads the ResNet. You'll write both today. At the end you'll see a ViT's
-# map fill with light, and find out what it takes.
+# So **what does a convolution know before it has seen a single picture, and can a ViT learn it?**
+# The paper's authors asked that, too, and built *hybrids*: a ResNet reads the picture, and a ViT
+# reads the ResNet. You'll build both today. At the end you'll see a ViT's map fill with light, and
+# find out what it takes.
 #
 # ## Nine numbers for every place
 #
@@ -186,15 +185,15 @@ figures.show(*resnets.sheets(sample, read, APART))
 # |---|---|---|---|---|---|---|
 # | result | | 0 | 5 | 5 | 0 | |
 #
-# The fives are at the edge. Put another 2 in front, and they move along.
+# The fives are at the edge. If you put another 2 in front, they move along.
 #
-# A picture has two dimensions. Write $c$ for the colour, and $a$ and $b$ for the steps
-# down and to the right from place $(i, j)$:
+# A picture has two dimensions, and colours. Write $w$ for the kernel, $x$ for the picture, $c$ for
+# the colour, and $a$ and $b$ for the steps down and to the right from place $(i, j)$:
 #
 # $$ y_{ij} = \sum_c \sum_{a=-1}^{1} \sum_{b=-1}^{1} w_{cab} \; x_{c,\,i+a,\,j+b} $$
 #
-# Here's the same as a loop, in which a slice takes all nine steps at once. Pixels count from 0,
-# and the loop stores a result where the kernel's upper left corner is, so `y[0, 0]` is $y_{11}$.
+# Here's the same as a loop. A slice takes all nine pixels at once. (Pixels count from 0, and each
+# result is stored at its kernel's upper left corner, so `y[0, 0]` is $y_{11}$.)
 
 
 # %%
@@ -237,9 +236,9 @@ rows = {
 figures.show(*resnets.moved(rows, 24))
 
 # %% [markdown]
-# Yellow edges get brighter to the right, blue ones darker. Move the cat, and they move along,
-# to the last bit, while the white line stays in place. Our nine numbers haven't learned a thing,
-# and yet they know how to do that.
+# Yellow edges get brighter to the right, blue ones darker. If you move the cat, they move along, to
+# the last bit, while the white line stays in place. Our nine numbers haven't learned a thing, and
+# yet they can do that.
 #
 # Now look at what the equation *doesn't* contain. The sums over $a$ and $b$ end after one
 # step in each direction, so a pixel asks only its neighbours. That's **locality**. And $w$
@@ -267,20 +266,20 @@ figures.show(*resnets.matrices(layers))
 
 # %% [markdown]
 # Bright is large, dark is small. In the convolution most entries are zero (white). A dense layer
-# has to learn each entry by itself. Attention computes from the picture who listens to whom, so if neighbours matter, it has
-# to find that out.
+# has to learn each entry by itself. Attention computes from the picture who listens to whom, so if
+# neighbours matter, it has to find that out.
 #
 # ## Who's to blame?
 #
-# To save work, deep networks also halve their maps, with a *stride* of two: the kernel visits
-# only every second pixel. Our ResNet halves twice, so its map moves along [in steps of four
-# pixels](#What-a-stride-forgets), just like a ViT's patches of four. A move by less has to be
-# learned. That's why each digit was shown at 4×4 places.
+# To save work, our ResNet halves its map twice, with a *stride* of two: the kernel visits only
+# every second pixel. So its map moves along [in steps of four pixels](#What-a-stride-forgets), just
+# like a ViT's patches of four. Moves in between have to be learned, and that's why we showed both
+# networks each digit at 4×4 places.
 #
-# But then what sets the two apart? The ViT shares weights, too: one patch embedding and
-# one MLP work at all of its places. Only one thing belongs to a single place:
-# its position vector. The vectors far from the corner have never been trained with a digit
-# on top of them.
+# So what sets the two networks apart? Your ViT shares weights, too: it uses the same patch
+# embedding and the same MLP everywhere. Only one thing belongs to a single place: its position
+# vector. And far from the corner, no position vector has ever been trained with a digit on top of
+# it.
 #
 # Are they to blame? Let's train the same ViT once more, without positions.
 
@@ -313,38 +312,39 @@ three |= {"ResNet": read["ResNet"]}
 figures.show(*resnets.sheets(None, three, APART, framed=three))
 
 # %% [markdown]
-# They are to blame! Without positions, the ViT reads a digit at rows and columns 14 *exactly*
-# as well as at 2. Only how the patches cut a digit up makes a difference, so the map
-# repeats every four pixels.
+# They are to blame! Without positions, the ViT reads a digit at rows and columns 14 *exactly* as
+# well as at 2. All that matters now is how the patches cut the digit, so the map repeats every four
+# pixels.
 #
-# But look at home. It has lost nearly twenty points. Perhaps it's only slower to learn, but
-# without positions, a digit *is* a bag of patches. So our ViT has to choose. Either it knows what
-# is above what, and has to be shown every place, or it reads everywhere, but less well.
+# But look at its corner: there, it has lost nearly twenty points. Perhaps it only learns more
+# slowly, but without positions, a digit *is* a bag of patches. So our ViT has to choose. Either it
+# knows what's above what, and you have to show it every place, or it reads everywhere, but less
+# well.
 #
-# The ResNet has both. Its kernels see what's above what, and at the end it averages over
-# all places, so it forgets where anything was. Only at the sheet's lower edge does it read a
-# little worse. Let's build it.
+# The ResNet doesn't have to choose. Its kernels see what's above what, and at the end it averages
+# over all places, so it forgets where anything was. Let's build it.
 #
 # ## A block of your own
 #
 # A ResNet is a river with branches, as a ViT is: each block adds something to the stream that
 # runs through.
 #
-# In a deep network, a map has many *channels*, one for each kernel that made it. That makes
-# looking around expensive: from 256 channels to 256, a 3×3 convolution has more than half a
-# million weights. So the branch first narrows to `m` channels, say 64, with a 1×1 convolution,
-# looks around there, and widens again. This *bottleneck* has an eighth of the weights.
+# In a deep network, a map has many *channels*, one for each kernel that made it. That makes looking
+# around expensive: from 256 channels to 256, a 3×3 convolution has more than half a million
+# weights. So the branch first narrows to `m` channels, say 64, with a 1×1 convolution, looks around
+# there, and widens again. This *bottleneck* has about an eighth of the weights.
 
 # %% tags=["hide-input"]
 figures.show(*resnets.units("v1"))
 
 # %% [markdown]
-# In the code, `norm` is a cousin of LayerNorm [for maps](#A-norm-that-minds-its-own-business),
-# and *ReLU* turns what's below zero into zero. A `conv` [pads its map](#One-zero-too-many) and
-# [standardises its kernels](#Only-the-pattern-counts). If the branch changes the shape,
-# `downsample` makes the input fit.
+# The *norm* is a cousin of LayerNorm [for maps](#A-norm-that-minds-its-own-business), and *ReLU*
+# turns what's below zero into zero. In the folded code, a `conv` [pads its map](#One-zero-too-many)
+# and [standardises its kernels](#Only-the-pattern-counts). All you need here is the last line,
+# `F.relu(self.downsample(x) + y)`, in which `downsample` makes the input fit if the branch has
+# changed the shape.
 
-# %%
+# %% tags=["hide-input"]
 conv, norm = StdConv2d, partial(nn.GroupNorm, 32, eps=1e-6)
 
 
@@ -369,13 +369,13 @@ class Block(nn.Module):
 
 
 # %% [markdown]
-# Don't overlook the plus in the last line. Without it, seventeen blocks [didn't even learn their
+# Don't overlook the plus. When we left it out, a network of seventeen blocks [didn't even learn its
 # own training digits](#Leave-out-the-plus).
 #
-# The rest of the network is folded here. A *root* makes channels from colours. Then come *stages*
-# of blocks, each with twice the channels of the one before. At the end there's the mean over all
-# places, and a head. Two of your blocks make the small ResNet at the top of the page, and sixteen
-# a [ResNet-50](#Fifty-layers).
+# The rest of the network is folded, too. A *root* makes channels from colours. Then come *stages*
+# of blocks, each with twice the channels of the one before, and at the end the mean over all places
+# and a head. Two of your blocks make the small ResNet at the top of the page, and sixteen a
+# [ResNet-50](#Fifty-layers).
 
 
 # %% tags=["hide-input"]
@@ -431,14 +431,14 @@ print("checked: your class is the package's small ResNet")
 # %% [markdown]
 # ## A feature map is a row of tokens
 #
-# Can the two networks work together? After three of its four stages, a
-# ResNet-50 has turned a photograph of 224×224 pixels into a *feature map* of 14×14 places with
-# 1,024 channels. Does 14×14 ring a bell? It's the grid of patches that ViT-B/16 cuts.
+# Can the two networks work together? After three of its four stages, a ResNet-50 has turned a
+# photograph into a *feature map* of 14×14 places. Does 14×14 ring a bell? It's the grid of patches
+# that ViT-B/16 cuts.
 #
-# So treat each place as a patch! Patch $i$, written $\mathbf{x}_p^i$, isn't raw pixels any
-# more, but what a network has made of them. Multiplied by $\mathbf{E}$, as in
-# [chapter 1](01_images.ipynb), it's a token. In the code, `small_backbone` is our small ResNet
-# without its mean and head.
+# So treat each place as a patch! Patch $i$, written $\mathbf{x}_p^i$, isn't raw pixels any more,
+# but what a network has made of them. If you multiply it by $\mathbf{E}$, as in [chapter
+# 1](01_images.ipynb), you get a token. In the code, `small_backbone` is our small ResNet without
+# its mean and head.
 
 # %% tags=["hide-input"]
 figures.show(*resnets.stem())
@@ -489,8 +489,8 @@ near, far = (accuracy(hybrid, at(x_test, i, i), y_test) for i in (2, 14))
 print(f"where it learned {near:.0%}, far away {far:.0%}")
 
 # %% [markdown]
-# In between! Its tokens move along with the digit, but then the ViT inside adds positions
-# that have never met one. You know what to do about that: we take them away.
+# In between! Its tokens move along with the digit, but then the ViT inside adds positions that have
+# never met one. You know what to do about that: take them away.
 
 # %% tags=["nbval-ignore-output"]
 free = without_positions(small_hybrid)
@@ -506,16 +506,15 @@ figures.show(*resnets.sheets(None, three, APART, framed=three))
 
 
 # %% [markdown]
-# It loses only four points at home, and far away it now reads more than twice as many digits!
-# This hybrid doesn't have to choose. The convolutions have seen what's above what before the ViT
-# begins to read, and nothing ties that ViT to a place. (One seed each, but that's 32% against 76%.)
-# In the paper, [small hybrids are ahead of ViTs, and large ones
-# aren't](#Six-networks-of-the-paper).
+# In its corner, this hybrid reads about as well as before, and far away more than twice as many
+# digits! Its convolutions have seen what's above what before the ViT begins to read, and nothing
+# ties that ViT to a place. (One seed each, but that's 32% against 76%.) In the paper, [small
+# hybrids are ahead of ViTs, and large ones aren't](#Six-networks-of-the-paper).
 #
 # ## Digits everywhere
 #
-# The corner was a trap: in photographs, cats sit everywhere. So let's give our ViT (with
-# positions) that chance, and put each digit at a random place.
+# The corner was a trap: in your photographs, cats sit everywhere. So let's give our ViT a fair
+# chance, with its positions, and put each digit at a random place.
 
 
 # %%
@@ -529,7 +528,7 @@ def anywhere(digits):
 
 
 # %% [markdown]
-# Both networks see 40,000 sheets, as before, but now each of 225 places gets only about 180.
+# Both networks see 40,000 sheets, as before, but now these are spread over 225 places.
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
@@ -549,17 +548,16 @@ three |= {f"{name}, taught\nanywhere": found for name, found in filled.items()}
 figures.show(*resnets.sheets(None, three, APART, framed=framed))
 
 # %% [markdown]
-# Now the ViT has been shown each place, and its map is *even*, but for its patches' stripes. (The
-# 62% are the map's mean.) It isn't bright, though: it's right about only 70% of the digits that it
-# *learned* from.
+# Now you've shown the ViT each place, and its map is *even*, apart from the stripes that its
+# patches make. (62% is the mean of the map.) It isn't bright, though: it reads only 70% of the
+# digits that it *learned* from.
 #
-# Does it just lack practice? On a GPU, both networks got two million sheets instead of 40,000, made
-# from 250 digits, from as many as ours, or from ten times as many. Each was trained three times, at
-# the best of several learning rates, and tested at all 225 places. (Behind ± is the standard error
-# of the mean.)
+# Does it just lack practice? On a GPU, we gave both networks two million sheets, made from 250
+# digits, from as many as ours, or from ten times as many. Each was trained three times, at the best
+# of several learning rates. (± is the standard error of the mean.)
 
 # %% [markdown] tags=["predict"]
-# When there are 250, the ViT sees each digit 8,000 times. **How many new digits will it read?**
+# With only 250 digits, the ViT sees each of them 8,000 times. **How many new digits will it read?**
 #
 # * nearly all: it's had all the practice it needs
 # * most of them, but far from all
@@ -621,9 +619,8 @@ print("checked: every map is even, and ten times the digits make up for it")
 # Most of them, but far from all! The ViT knows its 250 digits by heart, and still misreads three
 # of ten new ones. Practice can't show you a handwriting you've never seen.
 #
-# With as many digits as ours, though, fifty times the practice and a well-chosen rate take it from
-# 62% to 92%. Watch the map that you began with (from 40,000 sheets) fill with light (from two
-# million), in the upper row:
+# But from 2,500 digits, as many as on this page, practice and a well-chosen learning rate take the
+# ViT to 92%. In the upper row, you can watch the map that you began with fill with light:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 six, framed = {}, []
@@ -638,26 +635,25 @@ figures.show(*resnets.sheets(None, six, APART, framed=framed))
 
 
 # %% [markdown]
-# And the ResNet? From the same digits it always reads more, but its lead melts: nineteen points,
-# then five, then two. (The two are just under three errors, so by [chapter 5](05_mnist.ipynb)'s
-# rule they're only a hint.)
+# And the ResNet? From the same digits it always read more, but its lead melts: nineteen points,
+# then five, then two. (The last is just under three standard errors, so by [chapter
+# 5](05_mnist.ipynb)'s rule it's only a hint.)
 #
-# Now compare each ViT with the ResNet one line above it, which had a tenth of the digits. The ViT
-# is ahead once, and the other time we can't tell them apart. So on these sheets, what our ResNet
-# knows from birth is worth no more than about ten times the digits. With [drawn
-# shapes](#Ten-times-the-pictures), too, a ViT with 10,000 pictures drew level with a ResNet that
-# had 1,000.
+# Now give the ViT ten times as many digits as the ResNet. With 2,500 it beats a ResNet that had
+# 250, and with 25,000 you can't tell it from one that had 2,500. So on these sheets, what our
+# ResNet knows from birth is worth no more than about ten times the digits. [Drawn
+# shapes](#Ten-times-the-pictures) tell the same story.
 #
-# So *places* make the map even, and practice and new *digits* make it bright. Nobody has told
-# a ViT that a digit stays the same when it moves. It has been shown.
+# So a ViT can learn it. *Places* make its map even, and practice and new *digits* make it bright.
+# Nobody has told your ViT that a digit stays the same when it moves. It has been shown.
 #
 # ## What to take with you
 #
 # 1. A convolution has locality and weight sharing from the start. What it learns in one
 #    place, it can use everywhere (our ResNet in steps of four pixels). A ViT can learn that,
-#    too: with ten times the pictures, ours was as good as the ResNet with a tenth of them.
-# 2. A block adds to its input, so it needn't learn to pass it on. Without the plus, a deep
-#    network [may not even learn](#Leave-out-the-plus) its own training pictures.
+#    too: given ten times as many digits, ours caught up with the ResNet.
+# 2. A block adds to its input, so it doesn't have to learn to pass it on. Without the plus, a
+#    deep network [may not even learn](#Leave-out-the-plus) its own training pictures.
 # 3. In a hybrid, each place of a ResNet's feature map is a patch. Without positions, ours
 #    learned in a corner and read the whole sheet.
 #

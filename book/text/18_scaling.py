@@ -60,16 +60,15 @@ figures.show(*drawings.table(accuracies, named))
 # Compute is in *exaFLOPs*, and one of those is a billion billion additions and multiplications. Its
 # axis is logarithmic, with equal steps for equal *factors*.
 #
-# Green is ahead of blue. But that's six runs of ViTs and seven of ResNets, and not even of
-# thirteen networks: L/16 and R152x2 are there twice. **How sure can you be of "two to four
-# times"?**
+# Green is ahead of blue. But that's six runs of ViTs and seven of ResNets, and only eleven
+# networks: L/16 and R152x2 are there twice. **How sure can you be of "two to four times"?**
 #
 # ## A straight line
 #
 # Accuracies level off because they can't pass a hundred percent. So let's look at the share of
 # wrong answers, the *error*. Say that a network gets 16% wrong. You spend sixteen times the
-# compute, and it's 8%. You spend sixteen times as much again, and the error halves again. That's a
-# *power law*: equal factors in, equal factors out.
+# compute, and it's 8%. Sixteen times as much again, and the error halves again. That's a *power
+# law*: equal factors in, equal factors out.
 #
 # With $C$ for the compute and $E$ for the error,
 #
@@ -93,7 +92,7 @@ figures.show(*drawings.table(accuracies, named))
 #
 # </details>
 #
-# `points` holds the compute and the errors of the three `FAMILIES`, as Table 6 has them.
+# `points` holds Table 6: the compute and the errors of the three `FAMILIES`.
 
 
 # %%
@@ -121,15 +120,51 @@ for family in FAMILIES:
 print("checked: yours and the package's are the same")
 
 # %% [markdown]
-# ## Did they count alike?
+# ## How many times?
 #
-# Before you trust a line, check what the table counts. Many tables print multiply-adds under
-# the name of FLOPs. If only the ViTs had been counted that way, half of their compute would
-# be missing, and no fit could warn you.
+# "A ResNet needs three times the compute" is a distance between two lines. Start on the ViTs'
+# line at some compute $C$, and go to the right at the same error until you meet the ResNets'
+# line. In logarithms, a distance to the right is a factor.
+
+# %% tags=["hide-input"]
+figures.show(*drawings.laws(points, laws, 200.0))
+
+
+# %% [markdown]
+# From line to line it's four times. Single pairs disagree: B/16, at the foot of the arrow, is about
+# as good as the blue square on it, which took two and a half times as much. L/32, just below, is
+# about as good as the next square, and there it's nearly six.
+#
+# A pair depends on the luck of two networks. The lines take in all thirteen runs, so let's ask
+# them at other budgets, too:
+
+
+# %%
+def times(vit, resnet, budget):
+    """How many times a ViT's budget a ResNet needs for the same error."""
+    (a, b), (c, d) = vit, resnet
+    error = a * budget**b  # of a ViT
+    needed = (error / c) ** (1 / d)  # c * needed ** d is that error
+    return needed / budget
+
+
+for budget in (55, 200, 1200):
+    found = times(laws["vit"], laws["resnet"], budget)
+    print(f"{budget:5} exaFLOPs: {found:.1f} times")
+
+# %% [markdown]
+# On these lines the advantage shrinks to the right, because the ResNets' line falls faster. So
+# there isn't *one* number, and "two to four times" fits the right half of the picture best.
+#
+# ## Was everything counted the same way?
+#
+# Before you trust that four, check what the table counts. Many tables print multiply-adds under
+# the name of FLOPs. If only the ViTs had been counted that way, half of their compute would be
+# missing, and our four would really be two. No fit could warn you.
 #
 # So let's count one point again: the first picture's L/16 with 14 epochs, for which the table
 # prints 1,567 exaFLOPs. How many multiply-adds does one photograph take on its way forward?
-# `vitedu.budget` knows, from the sizes in its `vit_config`:
+# `vitedu.budget` works it out from the network's sizes:
 
 # %%
 from vitedu.budget import macs
@@ -148,58 +183,20 @@ print(f"{forward / 1e9:.1f} billion multiply-adds")
 images = 303e6 * 14
 print(f"{6 * forward * images / 1e18:.0f} exaFLOPs")
 
-# %% [markdown]
-# It's six: backward is twice the work of forward, so that's three passes' worth, of two operations
-# each. And there it is, to the last digit.
-#
-# [All 18](#Where-the-four-percent-went) agree with the table within about four percent, so all
-# three families were counted alike.
-#
-# ## How many times?
-#
-# "A ResNet needs three times the compute" is a distance between two lines. Start on the ViTs'
-# line at some compute $C$, and go to the right at the same error until you meet the ResNets'
-# line. In logarithms, a distance to the right is a factor.
-
-# %% tags=["hide-input"]
-figures.show(*drawings.laws(points, laws, 200.0))
-
 
 # %% [markdown]
-# From line to line it's four times. What do real networks say? The green point at the foot of
-# the arrow is B/16, and the blue square on the arrow, about as good, took two and a half times as
-# much. L/32 is the green point just below. The next blue square, about as good, took nearly six
-# times as much.
+# It's six: backward is twice the work of forward, so that's three passes' worth, and each
+# multiply-add is two operations. And there it is, to the last digit.
 #
-# A pair hangs on the luck of two networks. The lines take in all thirteen runs, so let's ask them
-# at other budgets, too:
-
-
-# %%
-def times(vit, resnet, budget):
-    """How many times a ViT's budget a ResNet needs for the same error."""
-    (a, b), (c, d) = vit, resnet
-    error = a * budget**b  # of a ViT
-    needed = (error / c) ** (1 / d)  # c * needed ** d is that error
-    return needed / budget
-
-
-for budget in (55, 200, 1200):
-    found = times(laws["vit"], laws["resnet"], budget)
-    print(f"{budget:5} exaFLOPs: {found:.1f} times")
-
-
-# %% [markdown]
-# On these lines the advantage shrinks to the right, because the ResNets' line falls faster. So
-# there isn't *one* number, and "two to four times" fits the right half of the picture best.
+# [All 18](#Where-the-four-percent-went) agree with the table within about four percent, so no
+# factor of two is hiding in our four.
 #
 # ## How sure?
 #
-# Other networks would give other lines. Nobody will train them for us, so let the ones we have
-# stand in for them. Draw a ViT out of a hat, and put it back; do so six
-# times. Perhaps you get B/16 twice, and no H/14. Fit the line again. Do all that two thousand
-# times, and see how much the answer varies. That's the *bootstrap* ([Efron
-# 1979](https://doi.org/10.1214/aos/1176344552)).
+# But other networks would give other lines. Nobody will train them for us, so let the ones we have
+# stand in for them. Draw a ViT out of a hat, and put it back; do so six times. Perhaps you get
+# B/16 twice, and no H/14. Fit the line again. Do all that two thousand times, and see how much the
+# answer varies. That's the *bootstrap* ([Efron 1979](https://doi.org/10.1214/aos/1176344552)).
 
 
 # %%
@@ -214,9 +211,9 @@ def bootstrap(compute, errors, samples=2000, seed=0):
 
 
 # %% [markdown] tags=["predict"]
-# Pair each of the two thousand lines of ViTs with one of two thousand of ResNets: two
-# thousand answers. Sort them, cut off a twentieth at either end, and what's left is our
-# *interval*. At 200 exaFLOPs the lines said four times. **How wide is the interval?**
+# Pair those lines of ViTs with as many of ResNets, and sort the two thousand answers. Cut off a
+# twentieth at either end, and what's left is our *interval*. At 200 exaFLOPs the lines said four
+# times. **How wide is the interval?**
 #
 # * about 3.8 to 4.2
 # * about 3 to 6
@@ -279,8 +276,8 @@ figures.show(*drawings.invented(made_up[:3], power_law, 200.0, truth))
 
 # %% [markdown]
 # The truth was four each time. With so few networks, you can be that far off. A hidden cell
-# invents three hundred tables, asks the bootstrap for an interval on each, and then stretches
-# all of them by one factor, until nine in ten contain the truth:
+# bootstraps three hundred such tables. How many of the intervals contain the truth, and how much
+# longer must they be until nine in ten do?
 
 # %% tags=["hide-input"]
 stretch = []
@@ -322,7 +319,7 @@ print("checked: less than 90%, and none of the wider ones reaches one")
 
 # %% [markdown]
 # Four in five, where it should be nine in ten: a few points don't show how widely such points can
-# scatter. From here on we'll use stretched intervals, though even those are [probably too
+# scatter. From here on we'll use the *stretched* intervals, though even those are [probably too
 # short](#What-the-rehearsal-leaves-out).
 #
 # ## Which five data sets?
@@ -358,9 +355,9 @@ print("checked: it's about 2 on ImageNet, and more than 10 on Flowers")
 # %% [markdown]
 # On ImageNet it's about two, and on Flowers it's *44*! That point is hollow because no ResNet
 # here took nearly as much compute. It also rests on few pictures: of six thousand flowers, the
-# best ViT gets eighteen wrong, and the best ResNet 59.
+# best ViT gets eighteen wrong.
 #
-# So how much of the four is Flowers? Leave one set out of the mean:
+# So how much does one set sway the four? Leave it out of the mean:
 
 
 # %% tags=["hide-input"]
@@ -387,16 +384,19 @@ assert 3 < of_fours["flowers"] < 3.4 < 5.8 < of_fours["imagenet"] < 6.2
 print("checked: about three times without Flowers, six without ImageNet")
 
 # %% [markdown]
+# The same runs say three times or six. Only the choice of data sets has changed! So whenever you
+# hear "two to four times", ask: on which data?
+#
 # ## Left of the table
 #
-# Table 6 begins at 50 exaFLOPs. What about networks that you and I can afford? In [chapter
-# 17](17_bias.ipynb), the ResNets named more drawn shapes than the ViTs. Here are runs of all three
-# families on 100,000 shapes, at four sizes. Each saw every picture five times, with three seeds, at
-# the learning rate that was best on other shapes. We compare their losses, not their errors.
+# Table 6 begins at 50 exaFLOPs. What about networks that you and I can afford? Here are three runs
+# of each family on 100,000 drawn shapes ([chapter 17](17_bias.ipynb)), at four sizes. Each saw
+# every picture five times, at the learning rate that was best on other shapes. We compare losses,
+# not errors.
 
 # %% [markdown] tags=["predict"]
-# That's about twenty to a hundred *tera*FLOPs each, at most about two millionths of the table's
-# smallest ViT. **Which of the two needs more compute here for the same loss?**
+# That's about twenty to a hundred *tera*FLOPs a run, at most about two millionths of what the
+# table's smallest ViT took. **ResNet or ViT: which needs more compute here for the same loss?**
 #
 # * the ResNet, about four times as much
 # * neither of them
@@ -450,12 +450,12 @@ assert 3 < min(means) and means[-1] == max(means) > 5
 print("checked: a ViT of each size needs more than three times as much")
 
 # %% [markdown]
-# The ViT, three to five times as much! The arrows now lead to the *left*. In the mean of all pairs
-# of runs, a ResNet with most of its steps still ahead of it was as good as a ViT at its end. And
-# size doesn't bring them closer: the largest ViT [needs the most](#What-size-bought).
+# The ViT, three to five times as much! The arrows now lead to the *left*: on average, a ResNet with
+# most of its steps still ahead was as good as the finished ViT. And size doesn't bring them closer:
+# the largest ViT [needs the most](#What-size-bought).
 #
-# With [more steps](#What-steps-bought), a ViT learns it, too. Our guess is that it has to learn first
-# what a ResNet has built in. With 303 million photographs, that may hardly count.
+# With [more steps](#What-steps-bought), a ViT learns the shapes, too. Our guess is that it first
+# has to learn what a ResNet has built in. With 303 million photographs, that may hardly matter.
 #
 # What would the table's lines have told you? A teraFLOP is a millionth of an exaFLOP:
 
@@ -481,12 +481,12 @@ print(f"checked: the lines meet at {meet:,.0f} exaFLOPs, and not on our side")
 # They say that a ResNet needs more than a *hundred* times a ViT's compute. We measured less than a
 # third! For most of ours, the ResNets' line even says that more than 100% of the answers are wrong.
 # We had other pictures and another question, so the table isn't wrong. But don't follow a line that
-# far beyond its points: "two to four times" is no constant of nature.
+# far beyond its points.
 #
 # ## The sentence, with its error
 #
-# Here's the mean of the five sets with both intervals, as far as there are ResNets to compare. The
-# two squares are the real pairs from the start.
+# Here's the mean of the five sets with both intervals, up to where the ResNets run out. The two
+# squares are the real pairs that you've met.
 
 # %% tags=["hide-input"]
 budgets = torch.linspace(math.log(55), math.log(1200), 40).double().exp()
@@ -497,8 +497,9 @@ real = {"L/32": (196, 1126 / 196), "B/16": (224, 563 / 224)}
 figures.show(*drawings.times(budgets, ratio, *bands, real))
 
 # %% [markdown]
-# From about 200 exaFLOPs on, the green line runs between two and four. Even the light band stays
-# above one all along, so on this mean the ViTs are probably ahead, though at 1,200 it's close.
+# From about 200 exaFLOPs on, the green line runs between two and four. At one, neither would be
+# ahead, and even the light band stays above that. So on this mean the ViTs are probably ahead,
+# though at 1,200 it's close.
 #
 # So here's the sentence as it's remembered:
 #
@@ -507,20 +508,20 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 # And here's yours:
 #
 # > On the mean of these five sets, a ResNet needs about four times a ViT's compute at 200
-# > exaFLOPs, or anything from 2.5 to 6.4 (right nine times in ten, in our rehearsal). By itself, ImageNet says two, and Flowers 44. At our size, on drawn shapes, it's the
-# > ViT that needs more.
+# > exaFLOPs, or anything from 2.5 to 6.4 (right nine times in ten, in our rehearsal). By itself,
+# > ImageNet says two, and Flowers 44. At our size, on drawn shapes, it's the ViT that needs more.
 #
-# Yours is less quotable, but you know what every word rests on: thirteen runs of eleven networks,
-# five data sets, and an interval that you've put to the test. Now you can bet.
+# Yours is less quotable, but you know what every word rests on: thirteen runs, five data sets, and
+# an interval that you've put to the test. Now you can bet.
 #
 # ## What to take with you
 #
 # 1. Between the first point and the last, compute and error roughly follow a power law, a straight
-#    line in logarithms. Beyond their points, lines [promised too much](#Beyond-the-points) four
-#    times in four, and at our size they pointed the wrong way.
+#    line in logarithms. Beyond the points, the lines [promised too much](#Beyond-the-points), and
+#    at our size they pointed the wrong way.
 # 2. A few points give you a number, and the bootstrap says how little to trust it. Rehearse it on
 #    invented tables, and you know how little to trust the bootstrap.
-# 3. No fit warns you of a wrong unit, or of an average that hangs on one data set.
+# 3. No fit warns you of a wrong unit, or of a mean that depends on the choice of data sets.
 #
 # **Five questions** ([answers](#Solutions))
 #

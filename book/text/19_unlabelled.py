@@ -12,8 +12,8 @@ import vitedu
 # 60,000 handwritten digits, each time with three quarters of the picture covered, and guessed
 # what was underneath.
 #
-# Here are six digits that it has never seen. We cover 37 of their 49 patches, and ask the network
-# for the rest. `model` is our small network, and its `complete` paints what's hidden.
+# Here are six digits that it has never seen. In each we cover 37 of the 49 patches, and ask the
+# network for what's under them. `model` is our small network, and its `complete` does the painting.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -60,17 +60,24 @@ with torch.no_grad():
     completed = model.complete(digits, mask)
 
 # %% tags=["hide-input"]
-figures.show(*unlabelled.completed(shown(digits), mask, shown(completed)))
+asked = shown(digits), mask, shown(completed)
+figures.show(*unlabelled.completed(*asked, only=("shown", "completed")))
 
 # %% [markdown]
-# Cover the bottom row and try to read the middle one. (The sharp squares are what it was
-# shown.) The 0 comes out well, and the 9 is hardly more than a cloud. But look at what it had to go
+# Can you read the lower row? (The sharp squares are what the network was shown.) Make your six
+# guesses, and then look at the truth:
+
+# %% tags=["hide-input"]
+figures.show(*unlabelled.completed(*asked, only=("true",)))
+
+# %% [markdown]
+# The 0 comes out well, and the 9 is hardly more than a cloud. But look at what it had to go
 # on: twelve scraps, about half of them black. To get even this far, you have to know where strokes
 # lead. Nobody told it that.
 #
 # **What can a network learn from pictures alone, and what is that worth once a few labels
-# come along?** You'll write the mask and the loss that taught it, see on which pictures looking
-# first pays off and on which it doesn't, and have a digit of your own completed.
+# come along?** You'll write the mask and the loss that taught it, find out when looking first
+# pays off and when it doesn't, and have a digit of your own completed.
 #
 # ## Hide three quarters
 #
@@ -91,8 +98,8 @@ noise.argsort(), noise.argsort().argsort(), noise.argsort().argsort() < 2
 
 
 # %% [markdown]
-# For many pictures at once it looks the same. In each, twelve of the 49 patches stay
-# (`num_hidden` does the rounding), so what's left fits into one tensor.
+# Many pictures at once work the same way. Twelve of the 49 patches stay in each (`num_hidden`
+# does the rounding), so what's left fits into one tensor.
 
 
 # %% tags=["teaches"]
@@ -120,10 +127,10 @@ print("check: 37 of 49 are hidden, in each picture others")
 # %% [markdown]
 # ## An encoder that sees a quarter
 #
-# Now comes the idea that makes He et al.'s *masked autoencoder* (MAE) cheap. You might put a
-# blank in the place of every hidden patch. They simply leave the patch out. A ViT
-# doesn't mind, because attention takes any number of tokens. So the encoder is the ViT that
-# you know, here without a class token, and all it gets is twelve tokens.
+# Here's what makes He et al.'s *masked autoencoder* (MAE) cheap. You might put a blank in place
+# of every hidden patch. They simply leave the patch out. A ViT doesn't mind, because attention
+# takes any number of tokens. So the encoder is the ViT you know, here without a class token, and
+# all it gets is twelve tokens.
 
 # %%
 tokens = model.embed(digits)  # (6, 49, 64), positions already added
@@ -146,7 +153,7 @@ print(f"{quarter / whole:.0%}")
 
 # %% [markdown]
 # The dense layers cost a quarter. Attention compares pairs, so it costs only a sixteenth, but with
-# so few tokens that's a small part of the work.
+# so few tokens it's a small part of the work anyway.
 #
 # ## A decoder that fills in the rest
 #
@@ -172,7 +179,7 @@ print(f"check: as model.complete does it, {all_of_it:.0%} of a ViT's work")
 
 # %% [markdown]
 # People call the pair *asymmetric*: a large network that understands and never meets a mask
-# token, and a small one that paints, to be thrown away when all you want is features.
+# token, and a small one that paints, which you throw away if all you want is features.
 # Together they do 44% of a ViT's work with all patches.
 #
 # What's a good answer? One whose pixels are close to the true ones. Call the set of hidden
@@ -183,7 +190,7 @@ print(f"check: as model.complete does it, {all_of_it:.0%} of a ViT's work")
 # $$ \ell = \frac{1}{|\mathcal{H}|} \sum_{i \in \mathcal{H}} \frac{1}{P^2 C}
 # \lVert \hat{\mathbf{x}}_i - \mathbf{x}_i \rVert^2 . $$
 #
-# Only hidden patches count. The others it has seen.
+# Only hidden patches count, because the network has seen the others.
 
 
 # %% tags=["teaches"]
@@ -219,7 +226,7 @@ def hide_first(images, mask):
 
 # %% [markdown]
 # The shapes fit. Take the twelve visible patches of one
-# digit, and lay them out in other places, in the same reading order. `both` has the two
+# digit, and lay them out in other places, in the same reading order. `both` holds the two
 # pictures and their masks.
 
 # %% tags=["hide-input"]
@@ -262,7 +269,7 @@ print("check: hidden first, the encoder can't tell where its patches were")
 #
 # ## Can you read it?
 #
-# Can anybody read what the network paints? Let's ask one that has only ever seen whole digits,
+# Can anybody read what the network paints? Let's ask somebody who has only ever seen whole digits:
 # the tiny ViT of [chapter 5](05_mnist.ipynb). `reads` says what share of 500 test digits it names
 # correctly, and `hidden` is True for each hidden pixel.
 
@@ -337,8 +344,8 @@ print("check: the copy is further from the truth, and easier to read")
 # %% [markdown]
 # The copy wins, and by far. Now look at its error! Its pixels are *further* from the truth
 # than our network's, and even than the mean digit's. How can a worse picture be easier to read?
-# Here are three digits that are read only if they're copied, then three that are read only if
-# they're painted, with what the classifier reads:
+# Here are three digits that the classifier gets right only when they're copied, then three only
+# when they're painted:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -359,8 +366,8 @@ figures.show(
 )
 
 # %% [markdown]
-# The copy settles for one digit, with sharp strokes, as our judge knows them. It may be the wrong
-# one: the 2 becomes a 1, and the second 4 a 9. But more often it's right. Our network hedges.
+# The copy settles for one digit, with the sharp strokes that our classifier is used to. It may be
+# the wrong one: the 2 becomes a 1, and the second 4 a 9. But more often it's right. Our network hedges.
 # Where there could be a 4 or a 9, the squared error is lowest for something between the two, [in
 # grey](#A-strip-of-a-4).
 #
@@ -372,21 +379,20 @@ figures.show(
 # The simplest use is a *linear probe*, as in [chapter 13](13_few_shot.ipynb): freeze the network,
 # and fit a linear classifier on the mean of its tokens. On digits, which are all white on black and
 # in the middle, [plain pixels soon do as well](#Set-free,-on-digits). So let's take photographs,
-# CIFAR-10's, and a ViT of six blocks. It begins in four ways:
+# from CIFAR-10, and a ViT of six blocks that starts in four ways:
 #
 # * **from scratch**, with random weights;
 # * **MAE**, which has looked at 45,000 photographs, 28 times each, without labels;
 # * **MPP**, *masked patch prediction*, the ViT paper's own way, a year before MAE: half of
-#   the patches are spoilt, most of them by a mask token in their place, and a linear head
-#   names [the mean colour of each](#Masked-patch-prediction);
-# * **drawn shapes**: this one has had labels, but of other things, such as rings and stars.
+#   the patches are spoilt, most of them replaced by a mask token, and a linear head names
+#   [the mean colour of each spoilt patch](#Masked-patch-prediction);
+# * **drawn shapes**: this one has had labels, but for other things, such as rings and stars.
 #
-# The last three did the same amount of work. Now a thousand photographs get labels, in three draws,
-# with a marker each. (Where a start has nine markers, it was made three times, from other random
-# weights.) First we freeze all four, and fit a linear probe to each, and to the plain pixels.
+# The last three did the same amount of work. Now a thousand photographs get labels. First we freeze
+# all four networks, and fit a linear probe to each, and to the plain pixels.
 
 # %% [markdown] tags=["predict"]
-# **Which of the last three have better features than random weights?**
+# **Which of MAE, MPP and drawn shapes have better features than random weights?**
 #
 # * all three
 # * MAE and MPP, which have seen photographs
@@ -395,6 +401,19 @@ figures.show(
 # %% tags=["hide-input"]
 cifar_result = results.read("unlabelled-cifar")
 cifar, cifar_config = cifar_result["metrics"], cifar_result["config"]
+figures.show(*unlabelled.set_free(cifar, only=("probe",)))
+
+# %% [markdown]
+# Only MAE. The network that knows shapes is even *worse* than one that has learned nothing (the
+# dotted line), and the one that names mean colours is no better. (MPP's [finer targets](#Three-targets) do beat random
+# weights.) Our guess is that both have learned to drop what their own task doesn't need.
+#
+# (Every marker is one draw of a thousand labels. Scratch, MPP and MAE have nine, because we made each
+# of them three times, from other random weights.)
+#
+# Now let's set them free, and fine-tune all their weights for 400 steps:
+
+# %% tags=["hide-input"]
 figures.show(*unlabelled.set_free(cifar))
 
 # %% tags=["nbval-check-output", "hide-cell"]
@@ -440,23 +459,18 @@ assert falls[0] < -3 and max(map(abs, falls[1:])) < 2
 print("check: with three pretrainings each, the order stays")
 
 # %% [markdown]
-# Only MAE. Look at the hollow markers: frozen, the network that knows shapes is *worse* than one
-# that has learned nothing, and the one that names mean colours no better. (MPP's [finer
-# targets](#Three-targets) do beat random weights.) Our guess is that both have learned to drop what
-# their own task doesn't need.
+# Set free, all three are ahead of scratch. So don't judge a start by its frozen features alone.
 #
-# Now set them free: fine-tune all weights, 400 steps for everybody. As the filled markers show, all
-# three are ahead of scratch. So don't judge a start by its frozen features alone.
-#
-# Now follow the dotted line down from MAE's frozen features. **A linear layer on top of them beats
-# each of the other three networks, though those were trained whole, for 400 steps on the same
-# labels.** It has 1,290 weights of 800,000, and all the others were learned without a single label.
+# But follow the dotted line down from MAE's frozen features. **A linear layer on top of them beats
+# each of the other three networks, though those were trained whole, on the same labels.** Of the
+# network's 800,000 weights, 1,290 are in that layer, and all the others were learned without a
+# single label.
 #
 # ## Three kinds of pictures
 #
-# How much does looking first bring on other pictures? Here are digits, photographs, and drawn
-# shapes, where this time nobody says what they are. Each time one MAE looked at tens of thousands
-# of them, and then a thousand got labels. Scratch had the same labels, and as many steps with them:
+# What does looking first gain you on other pictures? Here are digits, photographs, and drawn
+# shapes, this time without their names. For each kind, one MAE looked at tens of thousands, and then
+# a thousand got labels. Scratch had the same labels, and as many steps with them:
 
 # %% tags=["hide-input"]
 digits_too = record | results.read("unlabelled-labels")["metrics"]
@@ -476,11 +490,11 @@ kinds_of_pictures = {
 figures.show(*unlabelled.gained(kinds_of_pictures))
 
 # %% [markdown]
-# On shapes, MAE's start gets 60% right, and scratch 23.
+# On shapes, MAE's start gets 60% right, and scratch 23%.
 #
-# But is it fair? MAE's start had a long training before its first label, and scratch had none. So
+# But is that fair? MAE's start had a long training before its first label, and scratch had none. So
 # we gave scratch as much compute as MAE had in all: nearly five times as many steps on digits, ten
-# times as many on photographs, at learning rates chosen for them.
+# times as many on photographs, with learning rates chosen for these longer runs.
 
 # %% [markdown] tags=["predict"]
 # **Where does scratch catch up with MAE?**
@@ -540,15 +554,15 @@ print("checked: on shapes it is far behind")
 # the steps, scratch knows its own thousand by heart, and gets *fewer* new ones right than before.
 # What would help it is [more
 # labels](#Counted-in-labels). **What MAE found in 45,000 photographs, scratch doesn't find in a
-# thousand, though it may look as long.**
+# thousand, even with as much compute.**
 #
-# On shapes it's likely the same: with as much compute, scratch ran only once at each of five
-# learning rates, so it has no square, but none got beyond 21% of the shapes held out.
+# On shapes it's likely the same. There we only tried five learning rates, once each, so there's no
+# square, but scratch never got more than 21% of held-out shapes right.
 #
 # Why the difference? Here's our guess. The colours and stripes of a shape are random, and from a
 # thousand labels it's hard to find out that they don't matter. But to *complete* a shape you need
-# its outline, and you can practise that on as many as you like. Digits come without colours and
-# stripes.
+# its outline, and you can practise that on as many as you like. Digits have neither
+# colours nor stripes.
 #
 # ## Your turn
 #
@@ -557,8 +571,8 @@ print("checked: on shapes it is far behind")
 #
 # <div class="try" data-part="mask"></div>
 #
-# Have you got a folder of unsorted pictures? Start this, go for a walk of half an hour, and ask for
-# one of your pictures:
+# Have you got a folder of unsorted pictures? Start this, go for a half-hour walk, and then try one
+# of your pictures:
 #
 # ```
 # vitedu train mae-shapes data=FOLDER steps=1000
@@ -566,8 +580,8 @@ print("checked: on shapes it is far behind")
 # ```
 #
 # `mine.png` shows what was left of your picture, what your own network made of it, and the
-# original, at 32 pixels. Expect the right colours in a blur, because the recipe's own 20,000 steps
-# take a night. Then sort a few pictures into class folders, and teach it their names:
+# original, at 32 pixels. Expect the right colours in a blur: the recipe's full 20,000 steps take
+# a night. Then sort a few pictures into class folders, and teach it their names:
 #
 # ```
 # vitedu train finetune data=LABELLED weights=runs/mae-shapes-…
@@ -578,8 +592,8 @@ print("checked: on shapes it is far behind")
 # 1. Hide most of a picture, ask for the rest, and a ViT learns from pictures alone. That's cheap if
 #    the encoder sees only what isn't hidden. Add positions before you hide.
 # 2. Always ask a simple rival, too. Our classifier read a copy more easily than the painting.
-# 3. Before you believe a lead, give scratch as much compute. With a thousand labels, nothing was
-#    left of it on digits, all of it on photographs, and most likely on shapes, too.
+# 3. Before you believe a lead, give scratch as much compute. With a thousand labels, the
+#    lead was gone on digits, but not on photographs, and most likely not on shapes.
 #
 # **Four questions** ([answers](#Solutions))
 #
@@ -591,7 +605,7 @@ print("checked: on shapes it is far behind")
 #    that be?
 #
 # We've learned from many labels, from few, and now from none. But what we
-# wanted in the end was one word for a whole picture. **What if we ask where things are?** That's
+# wanted in the end was always one word for a whole picture. **What if we ask where things are?** That's
 # [chapter 20](20_beyond.ipynb).
 #
 # ## Exercises
@@ -881,8 +895,8 @@ for heading, places in {
 # points where features are frozen (a result; each was pretrained once). Set free for only 150
 # steps, all three get worse.
 #
-# On photographs the order turns round. Where features are frozen, all pixels are seven points ahead
-# of this mean colour (a result), and at least four of the two that began with other random weights.
+# On photographs the order is reversed. Where features are frozen, all pixels are seven points ahead
+# of this mean colour (a result), and at least four ahead of the two that began with other random weights.
 # Set free, they're one point ahead (draw by draw 2.4 errors, a hint). MAE, which asks for pixels,
 # too (normalised ones), gets 46% frozen and 48% set free.
 #

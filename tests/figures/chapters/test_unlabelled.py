@@ -28,9 +28,10 @@ def test_the_answer_stands_between_question_and_truth():
     figure, alt = unlabelled.completed(PICTURES, masks, 1 - PICTURES, 4)
     panels = [shown(axes) for axes in figure.axes]
     assert len(panels) == 9 and panels[0].shape == (8, 8, 3)
-    for answer, truth in zip(panels[3:6], panels[6:], strict=True):
-        assert np.allclose(answer, 1 - truth, atol=0.02)
+    assert np.allclose(panels[3:6], np.subtract(1, panels[6:]), atol=0.02)
     assert alt.startswith("3 handwritten digits") and "50%" in alt
+    alone = unlabelled.completed(PICTURES, masks, PICTURES, only=["true"])
+    assert len(alone[0].axes) == 3 and alone[1].endswith("digits, as they are.")
     both, read = {"painted": PICTURES, "copied": PICTURES}, {"copied": "719"}
     figure, alt = unlabelled.completed(PICTURES, masks, both, 4, read)
     assert "".join(axes.get_xlabel() for axes in figure.axes) == "719"
@@ -40,8 +41,7 @@ def test_the_answer_stands_between_question_and_truth():
 def test_one_digit_under_several_masks():
     given = torch.stack([MASK, ~MASK]), [1, 7], PICTURES[:2], [4, 9]
     figure, alt = unlabelled.guesses(PICTURES[0], *given)
-    first, second = (shown(axes) for axes in figure.axes[1:3])
-    assert not np.allclose(first, second)
+    assert not np.allclose(*map(shown, figure.axes[1:3]))
     told = [axes.get_xlabel() for axes in figure.axes]
     assert told[1:3] + told[4:] == ["1", "7", "4", "9"]
     assert "covered in 2 ways" in alt and "on black as 1, 7" in alt
@@ -107,11 +107,11 @@ def test_hollow_when_frozen_and_filled_when_set_free():
     names += [f"tuned/cifar-{x}/1000" for x in starts[1:]]
     runs = {x: measured(30.0 + i, **row) for i, x in enumerate(names)}
     figure, alt = unlabelled.set_free(runs)
-    pixels, *scratch = (x.get_offsets() for x in figure.axes[0].collections[:3])
-    assert pixels.tolist() == [[30, 0]] * 3
-    assert scratch[0].tolist() == [[31, 1]] * 3 + [[35, 1]] * 3
-    assert scratch[1].tolist() == [[36, 1]] * 3
+    points = [x.get_offsets().tolist() for x in figure.axes[0].collections[:3]]
+    assert points[0] == [[30, 0]] * 3 and points[2] == [[36, 1]] * 3
+    assert points[1] == [[31, 1]] * 3 + [[35, 1]] * 3
     assert "from scratch frozen 33 (its own 70)" in alt
+    assert "set free" not in unlabelled.set_free(runs, only=["probe"])[1]
 
 
 def test_an_arrow_for_each_kind_of_pictures():

@@ -75,34 +75,43 @@ def completed(
     found: Tensor | Mapping[str, Tensor],
     patch: int = 4,
     read: Mapping[str, Sequence[int]] | None = None,
+    only: Sequence[str] | None = None,
 ) -> "tuple[Figure, str]":
     """Pictures (b, 1, h, w) in 0..1: what was shown, what was found, truth.
 
     `masks` (b, n) are True where a patch was hidden. Answers of several are
-    given by name, and by the same name how a classifier `read` them.
+    given by name, and by the same name how a classifier `read` them. `only`
+    names the rows to draw, the truth last or alone.
     """
     read = read or {}
     named = found if isinstance(found, Mapping) else {"completed": found}
-    words = ("shown", *named, "true")
+    words = tuple(only or ("shown", *named, "true"))
     labels = [f"{word},\nread as" if word in read else word for word in words]
+    if words == ("true",):  # under "completed", its columns below theirs
+        labels = ["true digits"]
     figure, grid = _strips(len(words), len(pictures), labels)
     covered = [
         seen(x, mask, patch) for x, mask in zip(pictures, masks, strict=True)
     ]
-    rows = (covered, *named.values(), pictures)
-    for line, row in zip(grid, rows, strict=True):
-        for axes, picture in zip(line, row, strict=True):
+    rows = {"shown": covered, **named, "true": pictures}
+    for line, word in zip(grid, words, strict=True):
+        for axes, picture in zip(line, rows[word], strict=True):
             draw_picture(axes, picture)
     figure.set_figheight(figure.get_figheight() + 0.3 * len(read))
     for line, word in zip(grid, words, strict=True):
         for axes, digit in zip(line, read.get(word, ()), strict=False):
             axes.set_xlabel(str(digit), fontsize=14, weight="bold")
     hidden = masks.double().mean().item()
-    alt = (
-        f"{len(pictures)} handwritten digits. Above, what the network was "
-        f"shown: {hidden:.0%} of the patches are covered. In the middle the "
-        f"pictures as {' and '.join(named)}, below as they are."
-    )
+    place = "In the middle" if "true" in words else "Below"
+    alt = f"{len(pictures)} handwritten digits"
+    if "shown" in words:
+        alt += (
+            f". Above, what the network was shown: {hidden:.0%} of the patches "
+            f"are covered. {place} the pictures as {' and '.join(named)}"
+        )
+    if "true" in words:
+        alt += ", below as they are" if "shown" in words else ", as they are"
+    alt += "."
     for name, digits in read.items():
         alt += f" {name.capitalize()}, a classifier reads them as "
         alt += f"{', '.join(map(str, digits))}."
@@ -275,17 +284,22 @@ def bought(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     )
 
 
-def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
+def set_free(
+    metrics: Mapping[str, Mapping[str, Any]],
+    only: Sequence[str] = tuple(KINDS),
+) -> "tuple[Figure, str]":
     """Accuracy from 1,000 labels: a linear probe, and all of it fine-tuned.
 
     Hollow markers are runs with frozen features, filled ones fine-tuned; an
     arrow leads from mean to mean. Each start's pretrainings are together.
+    Kinds that `only` doesn't name leave their place empty. A dotted line marks
+    MAE's frozen features or, if one kind is drawn alone, random weights.
     """
     starts = {"pixels": ("plain pixels", DARK, "v"), **BEGUN}
     figure, axes = chart(WIDTH, 3.3)
-    told = []
+    told, means = [], {}
     for row, (start, (words, color, marker)) in enumerate(starts.items()):
-        kinds = {}
+        kinds = means[start] = {}
         for kind, face in (("probe", "white"), ("tuned", color)):
             names = (f"{kind}/cifar-{start}{x}/1000" for x in AGAIN)
             runs = [metrics[name] for name in names if name in metrics]
@@ -296,7 +310,10 @@ def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
                 for key in ("per_seed", "train_per_seed")
             )
             look = {"color": face, "edgecolor": color, "marker": marker}
-            axes.scatter(values, [row] * len(values), s=34, zorder=3, **look)
+            look |= {"s": 34, "zorder": 3, "visible": kind in only}
+            axes.scatter(values, [row] * len(values), **look)
+            if kind not in only:
+                continue
             kinds[kind] = sum(values) / len(values)
             told.append(
                 f"{words} {KINDS[kind]} {kinds[kind]:.0f} (its own "
@@ -306,13 +323,19 @@ def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
             look = {"arrowstyle": "->", "color": color, "linewidth": 1.5}
             ends = (kinds["tuned"], row + 0.25), (kinds["probe"], row + 0.25)
             axes.annotate("", *ends, arrowprops=look)
-    best = kinds["probe"]  # of the last start, MAE
-    bottom = -0.45
-    axes.plot([best] * 2, [bottom, row], color=PATCHES, linestyle=":", zorder=0)
-    note(
-        axes, "MAE, frozen", (best, bottom), (-4, 4), ha="right", color=PATCHES
+    bottom, both = -0.45, len(only) > 1
+    start, words, ends = (
+        ("mae", "MAE's frozen features", (bottom, row))
+        if both
+        else ("scratch", "random weights", (1, row + 0.3))
     )
-    for kind, face in (("probe", "white"), ("tuned", DARK)):
+    line, color = means[start]["probe"], BEGUN[start][1]
+    axes.plot([line] * 2, ends, color=color, linestyle=":", zorder=0)
+    if both:
+        look = {"ha": "right", "color": color}
+        note(axes, "MAE, frozen", (line, bottom), (-4, 4), **look)
+    for kind in only:
+        face = "white" if kind == "probe" else DARK
         look = {"color": face, "edgecolor": DARK, "label": KINDS[kind]}
         axes.scatter([], [], s=34, **look)
     names = [words.removesuffix(" first") for words, *_ in starts.values()]
@@ -322,9 +345,9 @@ def set_free(metrics: Mapping[str, Mapping[str, Any]]) -> "tuple[Figure, str]":
     axes.legend(frameon=False, fontsize=10, loc="upper left")
     bare(axes)
     return figure, (
-        "Percent of new photographs right, from 1,000 labels, frozen and set "
-        f"free: {'; '.join(told)}. A dotted line leads from MAE's frozen "
-        "features past the other starts."
+        "Percent of new photographs right, from 1,000 labels, "
+        f"{' and '.join(KINDS[x] for x in only)}: {'; '.join(told)}. A dotted "
+        f"line leads from {words} past the other starts."
     )
 
 

@@ -64,9 +64,9 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 
 # %% [markdown]
-# A hidden cell has loaded 5,000 pictures (`COUNT`) to learn from, `x_learn` with labels `y_learn`,
-# and holds out 5,000 others, `x_held` with `y_held`. (Both are in `pixels`.) With so few, a run of
-# twenty epochs (`EPOCHS`) takes a minute.
+# A hidden cell has split the pictures in `pixels`: 5,000 (`COUNT`) to learn from, `x_learn` with
+# labels `y_learn`, and 5,000 held out, `x_held` with `y_held`. With so few, a run of twenty epochs
+# takes a minute.
 #
 # Our network is a small version of your class from chapter 4, and the loop is the usual
 # tutorial's: Adam, one learning rate, nothing else. `yield` lets us look in after every epoch.
@@ -168,9 +168,9 @@ assert jiggle(cats).shape == cats.shape
 print("checked: 81 places, and the middle one is the picture itself")
 
 # %% [markdown] tags=["predict"]
-# Does it help? We've trained many variants of your run beforehand, with three seeds each: that's
-# the *record*. In it, a good recipe without shifts and mirrors gets about 90% of its own pictures
-# right, and 40% of the others. **With shifts and mirrors, what becomes of the 90%?**
+# Does it help? We've trained many variants of your run beforehand, three seeds each: that's the
+# *record*. Without shifts and mirrors, its recipe gets about 90% of its own pictures right, and
+# 40% of the others. **With shifts and mirrors, what becomes of the 90%?**
 #
 # * about 90%, as before
 # * about 70%
@@ -196,9 +196,9 @@ figures.show(*recipe.plane(path, [move], tail, high=60))
 
 
 # %% [markdown]
-# On this map, a run moves to the right when it gets more of its own pictures right, and up
-# when it gets more of the others. On the dashed diagonal there's no gap. Your first run (a dot
-# every few epochs) sets out along it and then turns away: that's learning by heart.
+# On this map, a run moves to the right when it gets more of its own pictures right, and up when it
+# gets more of the others. On the dashed diagonal there's no gap. Your first run sets out along it
+# and then turns away: that's learning by heart.
 #
 # The blue arrow is what shifts and mirrors do to the record's recipe. Upwards it's only three
 # points. But look how far to the left it goes! Hardly any picture comes back the same, so there's
@@ -244,9 +244,9 @@ two_epochs(torch.optim.Adam)
 # %% [markdown]
 # The weights are gone, and two of five pictures get the same answer. **What could be wrong?**
 #
-# PyTorch's `Adam` adds the decay to the *gradient*, and then divides the sum by its usual
-# size. So where the decay outweighs the gradient, the weights march to zero at full speed, without
-# a warning.
+# PyTorch's `Adam` adds the decay to the *gradient*, and then divides the sum by its usual size. So
+# even a weak pull becomes a full step: where the decay outweighs the gradient, the weights march
+# to zero, without a warning.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay
 # out of that division. Let $g$ be the gradient of a weight $w$, $\eta$ the learning rate and
@@ -260,8 +260,8 @@ two_epochs(torch.optim.AdamW)
 
 
 # %% [markdown]
-# One letter more, and the weights are still there. (By custom, only weight matrices decay. The
-# folded `decay_groups` sees to that.)
+# One letter more, and the weights are still there. By custom, only weight matrices decay; the
+# folded `decay_groups` sees to that.
 
 
 # %% tags=["hide-input"]
@@ -323,8 +323,8 @@ paths = {name: [*each.values()] for name, each in runs.items()}
 figures.show(*recipe.plane(paths, high=60))
 
 # %% [markdown]
-# Your recipe stays close to the diagonal. It has learned far less by heart, and it gets more of the
-# other pictures right, by three and a half points.
+# Your recipe stays close to the diagonal. It has learned far less by heart, and on the other
+# pictures it's three and a half points better.
 #
 # ## Still more variety
 #
@@ -366,9 +366,9 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 # $$ \tilde x = \lambda\, x + (1 - \lambda)\, x' \qquad
 # \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
 #
-# In the code $\lambda$ is `share`, and the partner is the neighbour in the batch. `draw` picks
-# a random share: the smaller `alpha`, the closer most shares are to 1. (And PyTorch's
-# `cross_entropy` [takes mixed labels](#A-whole-step).)
+# In the code $\lambda$ is `share`, and the partner is the neighbour in the batch. `draw` picks a
+# random share: the smaller `alpha`, the closer most shares are to 1. PyTorch's `cross_entropy`
+# [takes mixed labels](#A-whole-step).
 
 
 # %%
@@ -418,8 +418,8 @@ figures.show(
 
 
 # %% [markdown]
-# A little down, on both counts, measured on pictures that aren't mixed. (It's a small piece of the
-# map.) Does mixup do harm, then, if there's hardly a gap to close?
+# A little down, and to the left, judged on unmixed pictures. (This is a small piece of the map.)
+# Does mixup do harm, then, if there's hardly a gap to close?
 #
 # ## Or was it luck?
 #
@@ -437,7 +437,7 @@ print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 
 # %% [markdown]
 # More than two points apart, from nothing but luck! So what are your differences worth? That
-# depends on their *spread*, the standard deviation. Three numbers are [too
+# depends on the *spread* of twins, their standard deviation. Three numbers are [too
 # few](#Three-numbers-and-their-spread) for it, so we average (*pool*) over all variants:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -459,8 +459,8 @@ print(f"mixup        {cost:+.1f} points, or {cost / single_error:+.1f} errors")
 # ## Which ingredient did it?
 #
 # The record's recipe is yours with label smoothing, averaging and [four small
-# things](#The-record-in-numbers). Each variant leaves one ingredient out or puts one in. Six are
-# new to you:
+# things](#The-record-in-numbers). On held-out pictures it gets 43%. Each variant leaves one
+# ingredient out or puts one in. Six are new to you:
 #
 # | ingredient | what it does |
 # |---|---|
@@ -507,12 +507,10 @@ figures.show(*recipe.brings(rows, 2 * error))
 
 
 # %% [markdown]
-# Blue ingredients change the pictures, the red one only the labels, orange ones the network, and
-# grey ones the steps. (Small dots are seeds.)
-#
 # Smaller patches bring the most, for four times the work. Then come shifts and mirrors. Mixup
-# really does harm, with cutmix or without, and RandAugment far more. The other six are in the
-# grey band of [two errors](#The-price-of-half-a-point).
+# really does harm, with cutmix or without, and RandAugment far more. The other six are in the grey
+# band of [two errors](#The-price-of-half-a-point). (Blue changes the pictures, red only the
+# labels, orange the network, grey the steps. Small dots are seeds.)
 #
 # Why should some variety help, and more of it do harm? There are two ways to be bad. Far from the
 # diagonal, a network knows its pictures by heart. Down on the diagonal, it hasn't even learned
@@ -522,12 +520,11 @@ figures.show(*recipe.brings(rows, 2 * error))
 # ## Three times as long
 #
 # So let's give it time. We took 45,000 pictures and patches of 4, and flipped seven switches
-# again, in runs of 8 epochs and of 24: only the length differs. (It's one run of each, so the band
-# will be wider.)
+# again, in runs of 8 and of 24 epochs, one seed each.
 
 # %% [markdown] tags=["predict"]
-# In 8 epochs, shifts and mirrors made no difference, and both mixing (mixup with cutmix) and
-# RandAugment did harm. Now the runs may last 24. **Which of them will they need?**
+# In 8 epochs, shifts and mirrors made no difference. Mixing (mixup with cutmix) did harm, and so
+# did RandAugment. Now the runs may last 24. **Which of them will they need?**
 #
 # * shifts and mirrors
 # * mixing
@@ -583,10 +580,11 @@ print("recipe, 40 epochs:", spelled(twins(ended)), end="; ")
 print(f"two errors of two single runs: {2 * single_error:.1f}")
 
 # %% [markdown]
-# Shifts and mirrors: they bring eleven points! We read it like this: in 8 epochs there's no time to
-# learn 45,000 pictures by heart, so there's nothing to prevent. In 24 there is. Without shifts and
-# mirrors, the network ends up knowing nearly all of its own pictures, and no more of the others
-# than in the short run. So what's useless in a short run can be what a long one can't do without.
+# Shifts and mirrors: nothing in the short run (the ring), and now eleven points! We read it like
+# this: a short run has no time to learn so many pictures by heart, so there's nothing to prevent.
+# The long run has the time. Without shifts and mirrors, it ends up knowing nearly all of its own
+# pictures, and no more of the others than the short one. So what's useless in a short run can be
+# what a long one can't do without.
 #
 # Nothing else clears the band upwards. RandAugment costs [as much as
 # before](#Why-RandAugment-hurts). Mixing still seems to cost something, but that's only a hint.
@@ -594,8 +592,8 @@ print(f"two errors of two single runs: {2 * single_error:.1f}")
 # ## A map of all the runs
 
 # %% [markdown] tags=["predict"]
-# Now all of them go on the map, and one pair more: on your 5,000 pictures, the recipe also got 80
-# epochs, and ended with a gap of 23 points. By our guess, that calls for variety. **Which way does
+# Before the runs go on the map, one more pair: on your pictures, the recipe also ran for 80
+# epochs, and its gap opened to 23 points. By our guess, that calls for variety. **Which way does
 # mixing move it on the map?**
 #
 # * to the left and up
@@ -677,16 +675,16 @@ if not gpu:
     print("The text below describes a run on our H100.")
 
 # %% [markdown]
-# Straight to the left: our guess promised a way up here, and it was
+# Straight to the left. Our guess promised a way up as well, and it was
 # [wrong](#Four-times-the-epochs).
 #
-# Still, look at the others. Variety, blue, always points left. From a wide gap (35 points or more)
-# it leads up as well, and close to the diagonal it leads down, as yours seemed to. (Both blue arrows
-# that lead up are shifts and mirrors.)
+# Still, look at the other arrows. Variety, in blue, always points left. From a wide gap (35 points
+# or more) it points up as well, though both times that was shifts and mirrors. Close to the
+# diagonal it points down, as your mixup seemed to.
 #
-# Time, grey, points up and to the right: it teaches, and it opens the gap. So perhaps a run should
-# climb in zigzags, like a boat against the wind: time until the gap is wide, then variety that
-# makes room for more time. Nobody here has sailed a whole course.
+# Time, in grey, points up and to the right: it teaches, and it opens the gap. So perhaps a run
+# should climb in zigzags, like a boat against the wind: time until the gap is wide, then variety
+# to make room for more time. We haven't sailed a whole course yet.
 #
 # ## Your last run
 #
@@ -695,10 +693,10 @@ if not gpu:
 # You've got such weights, too.
 
 # %% [markdown] tags=["predict"]
-# You have 5,000 pictures and one more minute. Enlarge the pictures to 96×96 pixels, and let
-# chapter 4's network, just as it is, turn each into the 192 numbers that its own head would read.
-# Then train a new head on these numbers, a single linear layer. Your recipe got 41% of the
-# held-out pictures right. **What percentage will your new head get right?**
+# You have one more minute. Enlarge your pictures to 96×96, and let chapter 4's network,
+# just as it is, turn each into the 192 numbers that its own head would read. Then train a new head
+# on these numbers, a single linear layer. Your recipe got 41% of the held-out pictures right.
+# **What percentage will your new head get right?**
 
 # %% tags=["nbval-ignore-output"]
 # how a network that learned on 224 pixels can read 96: chapter 10
@@ -741,20 +739,21 @@ answers = [
 figures.show(*recipe.answered(ten, answers))
 
 # %% [markdown]
-# 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (It's one seed,
-# but who needs an error bar for twenty points?) On the map, it's the red dot, ten points above all
-# the others with 5,000 pictures. Below each class is what your first run says, and then your last:
-# two right answers have become six. (The cat is still a frog.)
+# 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (It's one
+# seed, but who needs an error bar for twenty points?) On the map, it's the red dot, ten points
+# above every other run with your pictures. Below each class is what your first run says, and then
+# your last: two right answers have become six. (The cat is still a frog.)
 #
-# The borrowed weights had a head start, of course: they had seen dogs, frogs and trucks before. If
-# you train them further, on twice the pictures, you get to the upper line ([chapter
-# 11](11_transfer.ipynb)).
+# The borrowed weights had a head start: they had seen dogs, frogs and trucks before. If you train
+# them further, on twice the pictures, you get to the upper line ([chapter 11](11_transfer.ipynb)).
 #
 # ## What to take with you
 #
-# 1. Put a run on the map before you change it. If the gap is wide (ours were 35 points or more),
-#    try variety, beginning with shifts and mirrors. If there's hardly any, try more time or smaller
-#    patches.
+# Why does nearly everybody's first ViT disappoint? Yours learned its few pictures by heart. It
+# lacked variety, smaller patches and, above all, more pictures.
+#
+# 1. Put a run on the map before you change it. If the gap is wide, try variety, beginning with
+#    shifts and mirrors. If there's hardly any, try more time or smaller patches.
 # 2. Find out how far apart twins are before you compare recipes.
 # 3. Judge an ingredient in a run as long as yours.
 # 4. If you have few pictures, borrow weights that have seen many, or [take a

@@ -61,8 +61,8 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 # The left one is the cap. But of all the patches in the photograph, the one most like it
 # isn't on the cap at all. It's on the jacket.
 #
-# In the photograph you have no trouble, because you look around. The first square is under
-# gold braid and above a face; the second is next to a name tag.
+# In the photograph you have no trouble, because you look around. The first square sits under
+# gold braid and above a face, the second next to a name tag.
 #
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
@@ -76,11 +76,11 @@ figures.show(*figures.network("attention"))
 #
 # The simplest way to hear from the others is an average. But if each patch gets the average of
 # all, they all get the same. If each one gets the average of its neighbours, what the cap needs
-# may be at the other end of the picture. So we'd like an average in which every patch decides
-# for itself whose numbers count.
+# may be at the other end of the picture. We'd like an average in which every patch decides for
+# itself whose numbers count.
 #
-# So a patch needs to look things up. Python has dictionaries for that. This one says how
-# warm each wind is, in °C.
+# For that, a patch has to look things up, as in a Python dictionary. This one says how warm
+# each wind is, in °C.
 
 # %%
 winds = {"north": 4, "east": 10, "south": 22, "west": 14}
@@ -116,7 +116,7 @@ def ask(query):
 # without turning it?**
 #
 # * nothing: it still points the same way
-# * the north gets more and more of the say
+# * north gets more and more of a say
 # * the four winds share more evenly
 
 # %%
@@ -149,7 +149,7 @@ figures.show(*drawings.answers(directions, lines, entries))
 #
 # ## Three tokens on paper
 #
-# Now the tokens look each other up: each of them asks, and each is asked. Take a pencil, and
+# Now the tokens look each other up: each one asks, and each one answers. Take a pencil, and
 # three tokens of two numbers each. For now, a token is its own query, key and value:
 #
 # $$\mathbf{x}_1 = (1, 0), \qquad \mathbf{x}_2 = (0, 1), \qquad \mathbf{x}_3 = (1, 1).$$
@@ -286,8 +286,8 @@ for width in (4, 64, 1024):
 # one. They don't depend on each other, so the variances add up to 64. A typical score is
 # the root of 64: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
 #
-# What's wrong with a clear winner? Say one key has a typical score and the other has zero.
-# This is the share of the better key:
+# What's wrong with a clear winner? Say one key scores zero, and the other has a typical score:
+# eight, or one after dividing. Here's the share of the better key:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
@@ -377,21 +377,21 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line: the others score −32. An equal glyph lifts
-# that to 6, but if the colour is equal too, it falls back to −8. So the twin wins. (These are
-# means. In a few close cases the patch itself still gets something, hence the 1%.) That takes two
-# matrices: if one made both queries and keys, a patch's score with itself would be a squared
-# length, and that's hard to beat.
+# By its colour. Look at the scores in the last line. Most patches have the wrong glyph and
+# are far behind. The patch itself has the right glyph, but its colour counts against it: on
+# average it scores −8, and its twin 6. So the twin wins.
 #
-# Now watch it being learned. The triangle marks the row of the framed T, and on the dotted
-# line patches look at themselves. The bright square on that line at step 20 is the purple
-# square, in the twelfth row: it's in the trap. At step 40 it's nearly out, but on average,
-# patches are deeper in: 18%. Then they climb out, and in the end the map is right, for a puzzle
-# that the network has never seen.
+# That takes two matrices. If one matrix made both queries and keys, a patch's score with itself
+# would be a squared length, and that's hard to beat.
+#
+# Now watch it being learned. (The triangle marks the row of the framed T, and on the dotted line
+# patches look at themselves.) By step 40, patches take most of their answer from the twin, but
+# more from themselves than at the start: some are in the trap. Then they climb out, and in the
+# end the map is right, for a puzzle that the network has never seen.
 #
 # ## To attention, a picture is a bag
 #
-# There's something that attention can't know. Shuffle the patches of the puzzles, and compare:
+# There's something attention can't know. Shuffle the patches of the puzzles, and compare:
 
 # %%
 order = [3, 15, 6, 0, 9, 12, 2, 5, 14, 8, 1, 11, 4, 13, 7, 10]
@@ -426,7 +426,7 @@ print("the same answers, in shuffled order:", same)
 #
 # Here $k$ is the number of heads (the bold $\mathbf{k}$ is a key). To keep the
 # cost the same, each head is narrower: $D_h = D / k$. Here's the whole layer for two heads,
-# each equation with its line of code. Dark columns are head 1, light ones head 2:
+# dark and light, each equation with its line of code:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.layer())
@@ -495,9 +495,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 # But first, what becomes of the tokens? We measure how similar two of them are by the cosine of
 # the angle between them: at most 1, if they point the same way.
 #
-# When a patch has just become a token, dark is dark: cap and jacket are alike. Then
-# positions are added, and block after block looks around. **What is the cap's patch most
-# like after block 8?**
+# When a patch has just become a token, dark is dark: cap and jacket are alike. Then block
+# after block looks around. **What is the cap's patch most like after block 8?**
 #
 # * the whole picture: averages of averages leave no differences
 # * all dark cloth, the jacket's too
@@ -557,55 +556,47 @@ def maps_of(stages):
 
 # %% tags=["hide-input"]
 usual = tokens_of(model)
-shown = ["times E", "plus positions", "after block 8"]
-printed = [*shown[:2], "after block 1", "after block 8"]
-alt = """Three maps of how similar each patch is to the cap's. Times E, cap and
-jacket are equally bright. With positions the jacket is dim. After block 8 the
-cap's band alone is bright."""
+shown = {name: usual[name] for name in ("times E", "after block 8")}
+alt = """Two maps of how similar each patch is to the cap's. Times E, cap and
+jacket are equally bright. After block 8 the cap's band alone is bright."""
 label = "similarity to the cap's patch (below 0 drawn as 0)"
-grids = maps_of({name: usual[name] for name in shown})
-figures.show(*photos.maps(picture, grids, label, alt, marked=(2, 5), columns=2))
-table({name: usual[name] for name in printed})
+figures.show(*photos.maps(picture, maps_of(shown), label, alt, marked=(2, 5)))
+table(shown)
 
 # %% [markdown]
-# The rest of its own cap. In the last map the band of the cap is bright, and the jacket has
-# gone dark. The table, an average over pairs of dark patches, agrees: at first the cap is no
-# more like itself than like the jacket, and after block 8 it's hardly like the jacket.
-#
-# Positions alone don't explain it. They took the jacket down to 0.3, but after block 1 it's
-# back at 0.6. So what keeps it away?
+# The rest of its own cap. *Times E* shows the tokens just made: the jacket is as bright as the
+# cap. After block 8 the band of the cap is bright, and the jacket has gone dark. The table, an
+# average over pairs of dark patches, agrees. So what has the cap's patch heard?
 #
 # ## What the cap looks at
 #
-# Back to the maps. The cap's patch, number 33, is token 34, because token 0 is the *class
-# token*, which has to wait for chapter 4. So row 34 of a map is what the cap looks at.
+# Back to the maps. Token 0 is the *class token*, which has to wait for chapter 4, so the cap's
+# patch, number 33, is token 34. Here's its row of the maps in two of the blocks:
 
 # %%
 token = cap + 1
-looks = {b: maps[b - 1][0, :, token, 1:] for b in (1, 2, 3, 8)}  # (3, n)
+looks = {b: maps[b - 1][0, :, token, 1:] for b in (2, 8)}  # (3, n)
 
 # %% tags=["hide-input"]
 rows = {
     f"block {block}": (look.view(3, 14, 14), divmod(token - 1, 14))
     for block, look in looks.items()
 }
-most = dict(zip(rows, (0.06, 0.6, 0.6, 0.06), strict=True))  # is yellow
-alt = """What the cap's patch looks at, three heads each of four blocks.
-Block 1: dark cloth on the cap and, fainter, the jacket. Block 2: head 1 at
-the patch to the left, head 3 to the right. Block 3: head 2 at the patch
-above. Block 8: braid, brim and far end of the cap."""
+most = dict(zip(rows, (0.6, 0.06), strict=True))  # is yellow
+alt = """What the cap's patch looks at, three heads each of two blocks. Block 2:
+head 1 at the patch to the left, head 3 to the right. Block 8: braid, brim and
+far end of the cap."""
 figures.show(*drawings.heads(picture, rows, alt, most=most))
 
 # %% [markdown]
-# In block 1, all heads look at dark cloth on the cap, and two of them, more faintly, at the
-# jacket's. In blocks 2 and 3, three heads have each picked a direction: left, right and above.
-# Nobody built that in, and they do it [for other patches and photographs](#All-thirty-six-maps),
-# too. The other heads of these two blocks look dark because there yellow is ten times as much.
+# In block 2, the first head looks to the left, and the third to the right. Nobody built that
+# in, and they do it [for other patches and photographs](#All-thirty-six-maps), too. (The second
+# head spreads its shares too thin to show on this row's scale.)
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
 # braid, the brim, the far end. If all pieces of the cap do that, they should take home much
-# the same. Do they? Here's how alike the vectors are that attention *adds* in block 8, at the
-# plus sign in the drawing:
+# the same. Do they? Here's how alike the vectors are that attention *adds* in block 8 (the
+# lower plus sign in the drawing):
 
 # %% tags=["hide-input"]
 added = {"added in block 8": usual["added in block 8"]}
@@ -620,8 +611,8 @@ table(added)
 # %% [markdown]
 # They do. The whole cap lights up, braid and all, the face more faintly, and the jacket stays
 # dark. It looks as if the dark square has found out what it's a piece of, and nobody ever told
-# it where a cap ends. (That's one photograph. The second reading [switches attention
-# off](#Was-it-attention?) to see what's missing.)
+# it where a cap ends. (That's one photograph. The second reading checks [whether
+# it was attention](#Was-it-attention?).)
 #
 # And when a lens of her glasses asks, or a star of the flag? On the book's site you can point
 # at any patch you like.
@@ -642,7 +633,7 @@ table(added)
 # 2. What would change if one matrix made both the queries and the keys?
 # 3. Why does a token need more than one head?
 # 4. What happens to the outputs if you shuffle the tokens, and what changes that?
-# 5. What did positions do for the cap, and what did attention add?
+# 5. What did attention add to the pieces of the cap in block 8, and to the jacket's?
 #
 # And one that this page can't answer. Attention makes mixtures: you saw three tokens move closer
 # together. But eight blocks into the real network, cap and jacket have come apart. How do you stack
@@ -657,7 +648,7 @@ table(added)
 # yours agrees with ours, or what's likely to be wrong with it; so does
 # `check.multi_head_attention(MultiHeadAttention)`.
 #
-# **1.** ★ Which heads in the figure of four blocks could you replace by a fixed rule,
+# **1.** ★ Which heads in the figure of blocks 2 and 8 could you replace by a fixed rule,
 # such as "look two to the left and one down"? Which couldn't you?
 #
 # **2.** ★ A network with attention over the batch is trained on batches of 100 pictures
@@ -670,7 +661,7 @@ table(added)
 # **4.** ★★ Leave the softmax out of equation (6). In which order would you multiply
 # $\mathbf{q}\mathbf{k}^\top\mathbf{v}$, what does that save, and what do you lose?
 #
-# **5.** ★★ Let the jacket look. First predict the maps of blocks 2, 3 and 8, from what
+# **5.** ★★ Let the jacket look. First predict the maps of blocks 2 and 8, from what
 # you know about those heads. Then set `token = jacket + 1` in *What the cap looks
 # at*, run that cell and the next, and see which of your predictions fails.
 #
@@ -691,9 +682,9 @@ table(added)
 #
 # ### Was it attention?
 #
-# To find out what kept cap and jacket apart, we break the network in two ways. In "nothing",
-# attention adds nothing in any block. In "no positions", attention works, but all patches get
-# the same position. Here's what's there after block 8:
+# Attention isn't the only suspect: each token also gets a position. So we break the network in
+# two ways. In "nothing", attention adds nothing in any block. In "no positions", attention
+# works, but all patches get the same position. Here's what's there after block 8:
 
 # %% tags=["hide-input"]
 import copy
@@ -729,14 +720,18 @@ alt = """Two maps of how similar each patch is to the cap's, after block 8. With
 nothing added, the whole picture is brighter, cap and jacket most. Without
 positions the jacket and the sky are brighter than most of the cap."""
 figures.show(*photos.maps(picture, maps_of(broken), label, alt, marked=(2, 5)))
-table(stages)
+early = ("times E", "plus positions", "after block 1")
+table({name: usual[name] for name in early} | stages)
 
 # %% [markdown]
-# If attention adds nothing, cap and jacket stay the same dark cloth, and the rest of the picture
-# is more like it, too. Without positions, even the sky is more like the framed patch than much of
-# the cap is. So it seems to take both, attention to look around and positions to say where things
-# are. But it's only one photograph, and two networks that we broke. Exercise 6 asks what would
-# convince you.
+# Positions alone pull cap and jacket apart, but after block 1 that's gone again. So they can't
+# be the whole story. If attention adds nothing, cap and jacket stay the same dark cloth, and
+# the rest of the picture is more like it, too. Without positions, even the sky is more like the
+# framed patch than much of the cap is.
+#
+# So it seems to take both, attention to look around and positions to say where things are. But
+# it's only one photograph, and two networks that we broke. Exercise 6 asks what would convince
+# you.
 #
 # ### Nothing learned
 #
@@ -984,19 +979,16 @@ figures.show(*drawings.heads(picture, rows, alt))
 #    avoid finding itself.
 # 3. One softmax returns one average. Where you need two values, it gives you one number.
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
-# 5. Positions pulled its cloth and the jacket's apart, though block 1 undid most of that. In
-#    block 8, attention gave the pieces of the cap nearly the same thing, and the jacket
-#    something else. When we took either of them away, cap and
-#    jacket [didn't come apart](#Was-it-attention?).
+# 5. To the pieces of the cap, vectors that point nearly the same way; to the jacket's, something
+#    else. With attention taken away, cap and jacket [didn't come apart](#Was-it-attention?).
 #
 # </details>
 #
 # <details><summary>Solution 1</summary>
 #
-# Heads 1 and 3 of block 2 and head 2 of block 3 put most of their attention at a fixed
-# offset: left, right, above. That's what one entry of a 3×3 convolution does, too. The
-# first two heads of block 1 look for dark cloth wherever it is, and the brim of the cap
-# in block 8 is somewhere else in every photograph. No fixed offset can do that.
+# Heads 1 and 3 of block 2 put most of their attention at a fixed offset: left and right.
+# That's what one entry of a 3×3 convolution does, too. The brim of the cap in block 8 is
+# somewhere else in every photograph. No fixed offset can do that.
 #
 # </details>
 #
@@ -1045,11 +1037,11 @@ print("converted: the same queries")
 #
 # <details><summary>Solution 5</summary>
 #
-# The cell folded below draws the maps. Blocks 2 and 3 do what they did for the cap:
-# left, right and above, now of the jacket's patch. Block 8 is where it gets hard. It's
-# about content, so you'd expect jacket where there was cap, and head 3 finds that, on both
-# shoulders. Head 1 looks at the name tag next door. But head 2, which found the cap's
-# brim, looks at the lower corners: that prediction fails.
+# The cell folded below draws the maps. Block 2 does what it did for the cap: left and
+# right, now of the jacket's patch. Block 8 is where it gets hard. It's about content, so
+# you'd expect jacket where there was cap, and head 3 finds that, on both shoulders. Head 1
+# looks at the name tag next door. But head 2, which found the cap's brim, looks at the
+# lower corners: that prediction fails.
 #
 # </details>
 
@@ -1059,11 +1051,11 @@ rows = {
         maps[b - 1][0, :, jacket + 1, 1:].view(3, 14, 14),
         divmod(jacket, 14),
     )
-    for b in (1, 2, 3, 8)
+    for b in (2, 8)
 }
-alt = """What the jacket's patch looks at, three heads each of four blocks.
-Block 2: head 1 at the patch to the left, head 3 to the right. Block 3:
-head 2 at the patch above. Block 8: head 3 at both shoulders."""
+alt = """What the jacket's patch looks at, three heads each of two blocks. Block
+2: head 1 at the patch to the left, head 3 to the right. Block 8: head 3 at
+both shoulders."""
 figures.show(*drawings.heads(picture, rows, alt, most=most))
 
 # %% [markdown]

@@ -93,8 +93,8 @@ same = test.labels[closest] == test.labels
 print(f"{same.sum()} of {len(same)} are closest to their own material")
 
 # %% [markdown]
-# By chance it would be nine. Here's the third photograph of each material, and below it the
-# one that's closest:
+# Chance would give nine. Here's the third photograph of each material, and below it the one
+# that's closest:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 rows = [(test.labels == kind).nonzero()[2].item() for kind in range(6)]
@@ -111,17 +111,17 @@ figures.show(
 
 
 # %% [markdown]
-# A brown bottle has found a green one, one printed sheet of paper another, and the trash has
-# found trash of its colour. Even the two mistakes make sense: a foil tray has found a
-# plastic one, and a clear plastic tray a glass jar. Nobody has told the network which of
-# these is plastic. But it puts what looks alike close together, and often that's the same
-# material.
+# A brown bottle has found a green one, and the trash has found trash of its colour. Even
+# the two mistakes make sense: a foil tray has found a plastic one, and a clear plastic tray
+# a glass jar. Nobody has told the network which of these is plastic. But it puts what looks
+# alike close together, and often that's the same material.
 #
 # ## The nearest mean
 #
-# There, each photograph had 59 others to compare with. A new one has only your thirty. With so few,
-# a single odd one can mislead you. So let's average. Take the mean of your five cardboards, the
-# mean of your five glasses and so on, and assign a new photograph to the nearest mean.
+# So far each photograph had 59 others to compare with, but a new one has only your thirty.
+# With so few, a single odd one can mislead you. So let's average: take the mean of your
+# five cardboards, the mean of your five glasses and so on, and assign a new photograph to
+# the nearest mean.
 
 
 # %%
@@ -155,10 +155,9 @@ hits = (bins[guessed] == bins[test.labels]).sum()
 print(f"in the right one of four bins: {hits} of {len(guessed)}")
 
 # %% [markdown]
-# Three quarters land in the right bin! But which five photographs you have is luck, sixty
-# test photographs are few, and some day you'll have more. So here's the mean on TrashNet's
-# 431 test photographs, with five of each and more. (All lines but the last are means of ten
-# random draws.)
+# Three quarters land in the right bin! But sixty test photographs are few, and which five
+# you've taken is luck. So here's the mean on TrashNet's 431 test photographs, with five of
+# each and more. (All lines but the last are means of ten random draws.)
 
 # %% tags=["hide-input"]
 record = results.read("few-shots")["metrics"]
@@ -194,9 +193,9 @@ for shots in (5, 10, 25, 50, 75, "all"):
 # $$ \lVert X\mathbf{w} - \mathbf{y} \rVert^2 + \lambda \lVert \mathbf{w} \rVert^2 $$
 #
 # Here $\lVert\cdot\rVert^2$ is the sum of the squares, and $\lambda$ says how much large
-# weights cost. At the lowest point every derivative is zero. For one photograph and one
-# weight, the square's derivative is twice the score minus the target, times the number that
-# the weight multiplies. Add that up over all photographs, and stack it for all weights:
+# weights cost. At the lowest point every derivative is zero. For one photograph with one
+# number $x$, the first term is $(xw - y)^2$, and its derivative is $2x(xw - y)$. For all
+# photographs and all weights at once, it's the same with the whole table:
 #
 # $$ 2 X^\top (X\mathbf{w} - \mathbf{y}) + 2 \lambda \mathbf{w} = 0 $$
 #
@@ -225,10 +224,10 @@ for l2 in (0.0, 4.0):
 #
 # ## The formula in code
 #
-# With six materials, each gets its own column of targets: 1 for its photographs, −1 for all
-# others. Put the columns side by side, call them $Y$, and you get all the weights $W$ at
-# once. The authors of the ViT paper compare models that way when it would cost too much to
-# train all the weights (*fine-tuning*; [Dosovitskiy et al.
+# Each of the six materials gets its own column of targets: 1 for its photographs, −1 for
+# all others. Put the columns side by side, call them $Y$, and you get all the weights $W$
+# at once. The authors of the ViT paper compare models that way when training all the
+# weights (*fine-tuning*) would cost too much ([Dosovitskiy et al.
 # 2021](https://arxiv.org/abs/2010.11929)).
 
 # %% tags=["hide-input"]
@@ -236,15 +235,14 @@ figures.show(*few_shot.recipe())
 
 
 # %% [markdown]
-# Why the second box? A number that runs from −0.1 to 0.1 needs a huge weight to be
-# heard beside one that runs from −10 to 10, and $\lambda$ makes huge weights expensive. So
-# from each number we subtract its mean over the few photographs, $m$, and divide by its
-# standard deviation, $s$. The authors call this *whitening*, a word that elsewhere also
-# means removing correlations.
+# Why the second box? A number that runs from −0.1 to 0.1 needs a huge weight to be heard
+# beside one that runs from −10 to 10, and $\lambda$ makes huge weights expensive. So from
+# each number we subtract its mean over the few photographs, $m$, and divide by its standard
+# deviation, $s$. The authors call this *whitening*.
 #
-# Then we append one more column, with 100 in every row. Like the bias of a linear layer, it
-# raises or lowers all the scores of a class. Why 100 and not 1? With 100 a tiny weight will
-# do, and $\lambda$ hardly notices it.
+# Then we append a column with 100 in every row, so each photograph has 193 numbers. Like
+# the bias of a linear layer, the new one raises or lowers all the scores of a class. Why
+# 100 and not 1? With 100 a tiny weight will do, and $\lambda$ hardly notices it.
 
 
 # %% tags=["teaches"]
@@ -254,7 +252,8 @@ def whiten(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 # %% [markdown]
-# Now the formula. (The `1e-5` is for a number that never changes, whose deviation is 0.)
+# Now the formula. (After `whiten`, `x` is the table $X$. The `1e-5` is for a number that
+# never changes, whose deviation is 0.)
 
 
 # %%
@@ -342,24 +341,23 @@ whitened = statistics.mean(recorded("whitened_mean")[75])
 print(f"nearest mean of whitened numbers, 75 of each: {whitened:.0%}")
 
 # %% [markdown]
-# With five of each it's a tie, and with ten no more than a hint. There you lose little with the
-# nearest mean, and it has no $\lambda$ to get wrong. With 25 the formula is ahead in every draw,
-# and it goes on learning where the mean has stopped. Whitening alone hardly helps the mean (the
-# last line). So the lead comes from the weights, which is what we hoped for: they can find out
-# which of the 192 numbers matter.
+# With five of each it's a tie, and with ten no more than a hint. There the mean costs you
+# little, and it has no $\lambda$ to get wrong. With 25 the formula is ahead in every draw,
+# and it goes on learning where the mean has stopped. Whitening alone hardly helps the mean
+# (the last line). So the lead comes from the weights, as we hoped: they can tell the
+# numbers that matter from those that don't.
 #
-# The width of the red band is luck: with five of each, a good draw and a bad one are several
-# points apart. Don't trust a single draw.
+# The width of the red band is luck: with five of each, a good draw and a bad one are
+# several points apart. Don't trust a single draw.
 #
 # > **Remember.** Begin with means, and from 25 of each take the formula. With all 1,768
 # > photographs it gets 84%, and [training all the weights](#What-training-adds) gets 93%.
 #
 # ## What's λ for?
 #
-# In the pencil example $\lambda$ (`l2` in the code) only made the scores smaller. Why
-# should it be 1024? scikit-learn's `RidgeClassifier`, for one, takes 1 unless you say
-# otherwise. We've repeated the ten draws with a $\lambda$ of 1. With five of each, that costs
-# three points, and with fewer, less.
+# In the pencil example $\lambda$ (`l2` in the code) only made the scores smaller. So why
+# 1024? scikit-learn's `RidgeClassifier` takes 1 unless you say otherwise. So we've repeated
+# the ten draws with 1. It costs three points with five of each, and less with fewer.
 
 # %% [markdown] tags=["predict"]
 # **With ten of each, this classifier gets 65%. What will it get with 25?**
@@ -387,16 +385,15 @@ for shots in (10, 25, 32):
 
 
 # %% [markdown]
-# Less! The accuracy rises, falls until there are about as many photographs as columns, and
-# recovers. From ten of each to 32, on the dotted line, almost ten points are gone, just from
-# adding photographs. It's a trap for careful people: they try it on a few photographs, it
-# works, and so they collect more.
+# Less! The accuracy rises, falls until there are about as many photographs as columns (the
+# dotted line), and recovers. It's a trap for careful people: they try it on a few
+# photographs, it works, and so they collect more.
 #
 # Each photograph is an equation, and each column brings one weight to find. With few
-# photographs there are many ways to hit every target, and a small $\lambda$ is enough for the
-# formula to choose one with small weights. With a great many photographs there's no way to hit them all, so the
-# quirks of single ones average out. But with as many photographs as columns, there's just
-# one way left. It all but hits every target, quirks included, and needs [enormous
+# photographs there are many ways to hit every target, and even a small $\lambda$ is enough
+# to choose small weights. With a great many there's no way to hit them all, so the quirks
+# of single ones average out. But with as many photographs as columns, there's just one way
+# left. It all but hits every target, quirks included, and needs [enormous
 # weights](#The-trap-without-photographs) to do it. That's *double descent*: the mistakes
 # fall, rise and fall again.
 #
@@ -405,14 +402,9 @@ for shots in (10, 25, 32):
 #
 # ## Your own, in seconds
 #
-# Back to your thirty photographs, and to something that you can keep. Whitening and weights
-# are both linear, so together they're one linear layer, and that's all a head is. For one
-# class, with weights $\mathbf{w}$, and $b$ for the column of 100:
-#
-# $$ \frac{\mathbf{x} - m}{s} \cdot \mathbf{w} + 100\,b = \mathbf{x} \cdot \frac{\mathbf{w}}{s} + \left(100\,b - m \cdot \frac{\mathbf{w}}{s}\right) $$
-#
-# So $\mathbf{w} / s$ are the weights of the head, and the bracket is its bias. That gives you
-# a complete ViT for your own classes:
+# Back to your thirty photographs, and to something you can keep. Whitening and weights are
+# both linear, so they [fit into one linear layer](#Folded-into-a-head), and that's all a
+# head is. So here's a complete ViT for your own classes:
 
 
 # %%
@@ -477,19 +469,18 @@ figures.show(
 )
 
 # %% [markdown]
-# It's 17, and of the twenty with the smallest lead, only 7 are right, in this one draw. (In
-# the figure a mistake is red, with the true name in brackets.) So tomorrow you'd let it
-# sort what it's sure of, if you can live with a few mistakes in twenty, and sort the rest
-# yourself. Each answer of yours is one more photograph for the formula, and with fifty of
-# each it was right four times in five on TrashNet's test photographs.
+# It's 17, but of the twenty with the smallest lead only 7 are right, in this one draw. (In
+# the figure a mistake is red, with the true name in brackets.) So let it sort what it's
+# sure of, if you can live with a few mistakes in twenty, and sort the rest yourself. Each
+# answer of yours is one more photograph for the formula, and with fifty of each it was
+# right [four times in five](#When-you-have-more).
 #
 # ## Something else entirely
 #
 # Does this only work for rubbish? [BCCD](https://github.com/Shenggan/BCCD_Dataset) (MIT
 # licence) has photographs of blood through a microscope: *red cells*, *white cells*, which
-# are stained purple, and tiny *platelets*. A hidden cell cuts out fifteen cells, five of
-# each kind, and puts them into three folders. The rest is the `learn` that you've just
-# written:
+# are stained purple, and tiny *platelets*. A hidden cell cuts out five cells of each kind
+# and puts them into three folders. The rest is the `learn` you've just written:
 
 # %% tags=["hide-input"]
 from importlib.resources import files
@@ -559,13 +550,13 @@ figures.show(
 
 
 # %% [markdown]
-# Fifteen little pictures, and a network that sorted rubbish a minute ago names the cells that
-# people have boxed in other pictures of blood. ([Chapter 20](20_beyond.ipynb) finds the boxes,
-# too.) Most cells are red, so always saying "red cell" would be right four times in five. But
-# all five white cells and all ten platelets are right as well.
+# Fifteen little pictures, and a network that sorted rubbish a minute ago names the cells
+# that people have boxed in other pictures of blood. Most cells are red, so always saying
+# "red cell" would be right four times in five. But it gets every white cell and every
+# platelet right as well.
 #
-# Do you need a ViT for that? Let's take the nearest mean again, of plain numbers measured
-# on the same fifteen squares:
+# Do you need a ViT for that? Here's the nearest mean again, of plain numbers measured on
+# the same fifteen squares:
 
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -590,11 +581,12 @@ for words, part in {"colour": slice(3), "size": slice(3, 4)}.items():
     print(f"the nearest mean of {words} alone: {share * len(yt):.0f}")
 
 # %% [markdown]
-# A ruler alone does as well! But you have to think of the ruler. `learn` only wanted
+# A ruler alone does as well! But you have to think of the ruler. `learn` needs only
 # examples, and it never saw the size, because all squares are enlarged to the same one.
 #
-# Now take your own: your two cats, screws and nails, everybody's mug in the office. Make a
-# folder with one folder in it for each class.
+# Now take your own: your two cats, screws and nails, your mug and your neighbour's. Ten
+# photographs are enough to try it. Make a folder `mine`, and in it a folder for each of the
+# two, with five photographs in each:
 #
 # ```python
 # yours = learn(find_images("mine"))
@@ -602,8 +594,8 @@ for words, part in {"colour": slice(3), "size": slice(3, 4)}.items():
 # ```
 #
 # On the command line, it's `vitedu predict mine.safetensors new.jpg`. Look at the name that
-# comes first, and not at its percentage: the scores are close together, so they look
-# undecided after a softmax.
+# comes first, not at its percentage: the scores are so close together that after a softmax
+# every answer looks undecided.
 #
 # ## What to take with you
 #
@@ -784,6 +776,17 @@ for number in (5, 10, 18, 20, 22, 40, 100):
 # The true weights have size 1. Near 20 rows the fitted weights explode, and so does the
 # error on new rows.
 #
+# ### Folded into a head
+#
+# How do whitening and weights become one linear layer? Take one class, with weights
+# $\mathbf{w}$, and $b$ for the column of 100:
+#
+# $$ \frac{\mathbf{x} - m}{s} \cdot \mathbf{w} + 100\,b = \mathbf{x} \cdot \frac{\mathbf{w}}{s} + \left(100\,b - m \cdot \frac{\mathbf{w}}{s}\right) $$
+#
+# On the left is the score as you know it. On the right, $\mathbf{w} / s$ are the weights of
+# the head, and what's in the large brackets is its bias. That's what `learn` computes as
+# `weight` and `bias`.
+#
 # ### What training adds
 #
 # The formula costs nothing, so it's what training has to beat. Here it is beside a
@@ -847,11 +850,12 @@ for side in (128, 224):
 # ### What differs
 #
 # The constants are the authors' ($\lambda$, the 100, the tiny number added to the
-# deviation), and so is the way in which a seed picks the photographs. But they squeeze
-# each image to 256 × 256 pixels before they cut out the middle, and we scale its short
-# side, as our network's weights expect. They compute in float32, we in float64. They
-# draw three times, we ten times. And the paper's few shots are mostly ImageNet's thousand
-# classes, seen by larger networks.
+# deviation), and so is the way in which a seed picks the photographs. But they squeeze each
+# image to 256 × 256 pixels before they cut out the middle, and we scale its short side, as
+# our network's weights expect. *Whitening* here only centres and scales; elsewhere the word
+# also means removing correlations. They compute in float32, we in float64. They draw three
+# times, we ten times. And the paper's few shots are mostly ImageNet's thousand classes,
+# seen by larger networks.
 #
 # ## Three readings
 #

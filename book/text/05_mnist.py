@@ -7,11 +7,11 @@ import vitedu
 # %% [markdown]
 # # The first training: MNIST
 #
-# Here's a duel. In one corner is the simplest classifier there is: one linear layer, from
-# the 784 pixels of a handwritten digit straight to ten scores. It has $784 \cdot 10 + 10 =
-# 7{,}850$ weights, and in a few minutes it learns to read 92 of 100 new digits. In the other
-# corner is a Vision Transformer, your class of [chapter 4](04_vit.ipynb). It's tiny, two
-# blocks of width 16, and has 7,850 weights as well.
+# Here's a duel. In one corner is the simplest classifier there is: one linear layer, from the 784
+# pixels of a handwritten digit straight to ten scores. It has $784 \cdot 10 + 10 = 7{,}850$
+# weights, and it learns to read 92 of 100 new digits. In the other corner is a Vision
+# Transformer, your class of [chapter 4](04_vit.ipynb). It's tiny, two blocks of width 16, and has
+# 7,850 weights as well.
 #
 # Who wins, and by how much? In chapter 4 the weights came out of a file. Today you train
 # them yourself, and learn to tell a better recipe from a lucky run.
@@ -76,13 +76,13 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) has 70,000 of these, 28×28 grey
 # pixels each, from 0 (paper) to 1 (ink). The blue lines show the ViT's sixteen patches.
 #
-# Ten thousand digits are for testing, and we won't touch those until near the end. Of the
-# others, a hidden cell holds out a random sixth, `x_held` with labels `y_held`, to see how we're
-# doing. The rest are to learn from, `x_learn` with `y_learn`.
+# Ten thousand digits are for testing, and we won't touch them until the end. Of the others, a
+# random sixth is held out (`x_held`, with labels `y_held`) to see how we're doing. The network
+# learns from the rest (`x_learn`, `y_learn`).
 #
-# We'll begin like nearly every first tutorial. Its loop shuffles the images, takes a *batch* of
-# 64 at a time, computes the loss, and lets AdamW move the weights: that's Adam, but it also
-# shrinks the weights a little. One pass over all the images is an *epoch*.
+# We'll begin with the loop of nearly every first tutorial. It shuffles the images, takes a
+# *batch* of 64 at a time, computes the loss, and lets AdamW move the weights. (AdamW is Adam that
+# also shrinks the weights a little.) One pass over all the images is an *epoch*.
 
 
 # %%
@@ -118,10 +118,9 @@ def try_rate(lr, loop=tutorial):
 slow = try_rate(0.001)
 
 # %% [markdown] tags=["predict"]
-# The linear layer's 92% is still far away. To be fair, that layer was trained for more than
-# one epoch. But look at that 0.001. It's the *learning rate*, which scales every step of the
-# weights. It's also PyTorch's default, and hardly anybody changes it. Let's make it ten times
-# as large, then a hundred times. **What does a hundred times the rate do?**
+# The linear layer's 92% is still far away, though it took more than one epoch. But look at that
+# 0.001. It's the *learning rate*, which scales every step of the weights, and it's PyTorch's default. Let's make it ten times as large, then a hundred times. **What does a hundred
+# times the rate do?**
 #
 # * it gets many more digits right
 # * it gets about as many right
@@ -132,8 +131,8 @@ fast = try_rate(0.01)
 wild = try_rate(0.1)
 
 # %% [markdown]
-# Ten times the rate, and over a third of the mistakes are gone. A hundred times, and the
-# network misreads most of the digits.
+# Ten times the rate, and over a third of the mistakes are gone. A hundred times, and the network
+# misreads most digits.
 #
 # **So why does a first training disappoint, which number matters most, and how do you find
 # it without fooling yourself?**
@@ -164,11 +163,10 @@ def train_step(model, optimizer, images, labels):
 
 
 # %% [markdown]
-# In plain gradient descent, a step moves a weight by the learning rate times its gradient.
-# Adam ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) does something else. For each
-# weight it keeps two running means, $\hat m$ of its recent gradients and $\hat v$ of their
-# squares ([how](#Adam-in-four-lines)). Then it takes this step, where $\eta$ is the learning
-# rate:
+# In plain gradient descent, a step moves a weight by the learning rate times its gradient. Adam
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) keeps two running means for each weight,
+# $\hat m$ of its recent gradients and $\hat v$ of their squares ([how](#Adam-in-four-lines)).
+# Then it takes this step, where $\eta$ is the learning rate:
 #
 # $$ w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v}} $$
 #
@@ -200,12 +198,11 @@ print("every weight of the head moved by the learning rate")
 
 # %% [markdown]
 # Every weight of the head moved by the learning rate, whether its gradient was large or tiny,
-# because $g / \sqrt{g^2}$ is plus or minus one. In this step, Adam keeps the direction and
-# throws the size away. Later the quotient is usually smaller than one.
+# because $g / \sqrt{g^2}$ is plus or minus one. In this step, Adam keeps the direction and throws
+# the size away. (Later steps are usually shorter.)
 #
 # So with Adam the learning rate is a *length*: roughly how far each weight may walk in a step.
-# Our epoch had 782 steps, so at 0.001 a weight could get about 0.8 away from its start if it
-# never turned. How far did the weights really get?
+# How far did the weights get in our epoch?
 
 # %% tags=["nbval-ignore-output"]
 weights = nn.utils.parameters_to_vector  # all 7,850 in one row
@@ -216,9 +213,21 @@ for lr, each in {0.001: slow, 0.01: fast}.items():
     print(f"rate {lr:<10} mean distance moved  {way.mean():.2f}")
 
 # %% [markdown]
-# At the default rate, a weight has moved by a third of its own size. The first run was
-# probably still on its way. Or was it a bug? Here's [a test that takes two
-# seconds](#A-test-that-takes-two-seconds).
+# At the default rate, a weight has moved by a third of its own size, so the first run was
+# probably still on its way. Or was it a bug? There's a test that takes two seconds: give a fresh
+# network the *same* 64 digits again and again. It should soon know them by heart.
+
+# %% tags=["nbval-ignore-output"]
+tested, same = tiny(), []
+optimizer = torch.optim.AdamW(tested.parameters(), lr=0.01)
+for _ in range(201):
+    same.append(train_step(tested, optimizer, x_learn[:64], y_learn[:64]))
+print(f"first loss {same[0]:.4f}, and ln 10 is {math.log(10):.4f}")
+print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
+
+# %% [markdown]
+# It does. If yours can't, don't train on, look for the mistake. Check the first loss, too: a
+# network that knows nothing gives each of the ten digits a tenth, so its loss is $\ln 10$.
 #
 # ## Rise and fall
 #
@@ -250,11 +259,11 @@ figures.show(*mnist.paths(walks))
 # settle, three times closer.
 #
 # We don't start at the full rate, either. The first gradients come from a network that knows
-# nothing, and large steps along them can lead it astray. So the rate rises from zero over the
-# first tenth or so of the steps: the *warm-up*.
+# nothing, and large steps along them can lead it astray. So the rate rises from zero over about
+# the first tenth of the steps: the *warm-up*.
 #
-# Let a run have $T$ steps, $T_w$ of them warm-up, and let $\eta$ be the highest rate. Then the
-# rate of step $t$ is a straight line up and half a cosine down:
+# In a run of $T$ steps, $T_w$ of them warm-up, with $\eta$ as its highest rate, the rate of step
+# $t$ is a straight line up and half a cosine down:
 #
 # $$
 # \eta_t = \begin{cases}
@@ -264,8 +273,7 @@ figures.show(*mnist.paths(walks))
 # \end{cases}
 # $$
 #
-# Try it on paper for a very short run, with $T = 8$, $T_w = 2$ and $\eta = 1$. What are the
-# rates of steps 1, 5 and 7?
+# Try it on paper, with $T = 8$, $T_w = 2$ and $\eta = 1$. What are the rates of steps 1, 5 and 7?
 
 
 # %% tags=["teaches"]
@@ -306,7 +314,7 @@ def train(model, images, labels, epochs, lr, batch_size=64, warmup=0.1):
 
 
 # %% [markdown]
-# Again one epoch, at the rate that did best:
+# Again one epoch, at the best rate:
 
 # %% tags=["nbval-ignore-output"]
 settled = try_rate(0.01, loop=train)
@@ -317,12 +325,14 @@ settled = try_rate(0.01, loop=train)
 #
 # ## Which rate?
 #
-# To find the best rate, we'll try five, for two epochs each (`SHORT`). But not on the test
-# images: if you try twenty settings and report the best, you've picked one that got lucky
-# there. So choose on the held-out digits, the *validation set*, and the test set stays fresh.
+# Let's try five rates, for two epochs each (`SHORT`). But not on the test images: if you try
+# twenty settings there and report the best, you've picked a lucky one. So choose on the held-out
+# digits, the *validation set*, and the test set stays fresh.
 #
 # *Accuracy* is the share of images for which the true class has the largest of the head's
-# ten numbers, the *logits*. We count right answers over all batches, and divide once:
+# ten numbers, the *logits*. Count the right answers
+# over all batches, and divide once. If you average the batches' accuracies instead, [a network
+# that never looks](#Three-networks-that-never-look) can seem to learn.
 
 
 # %% tags=["teaches"]
@@ -350,17 +360,16 @@ by_rate = {lr: climb(0, lr) for lr in (0.001, 0.003, 0.01, 0.03, 0.1)}
 figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
-# With rise and fall, PyTorch's default makes more than twice the mistakes of the best rate.
-# (At so small a rate [the fall even hurts](#When-falling-hurts).) At the bottom the curve is nearly
-# flat, and one run each can't tell such neighbours apart. On the right there's a cliff. Your
-# numbers will differ a little all over this page, and a lot at the cliff, where the way a
-# computer rounds can decide a run.
+# PyTorch's default makes more than twice the mistakes of the best rate, and there [the fall may
+# even hurt](#When-falling-hurts). At the bottom the curve is so flat that one run each can't tell
+# neighbours apart. On the right there's a cliff. (Your numbers will differ a little all over this
+# page, and a lot at the cliff.)
 #
-# We take 0.01: it has the fewest mistakes, and it's further from the cliff than 0.03. For your
-# own network keep the method, not the number: five short runs, about a factor of three apart.
+# We take 0.01, which is further from the cliff than 0.03. For your own network keep the method,
+# not the number: five short runs, about a factor of three apart.
 #
-# And the warm-up? Here's 0.03 with it and without it, three times each, with other first
-# weights and another order of the images:
+# And the warm-up? Here's 0.03 with it and without it, three times each. A *seed* decides the
+# first weights and the order of the images:
 
 # %% tags=["nbval-ignore-output"]
 fall = partial(train, warmup=0.0)
@@ -371,17 +380,14 @@ for name, loop in {"with": train, "without": fall}.items():
 
 # %% [markdown]
 # Without it, you get about two to six times the mistakes, and every run ends somewhere else.
-# After a single run, you'd have believed whichever you got. (At 0.01 it's another
-# story: [exercise 4](#Exercises).)
+# After a single run, you'd have believed whichever you got.
 #
 # ## Better, or lucky?
 #
-# The first weights and the order of the images come from a *seed*, and how a run ends
-# depends on that, too. So from now on, we'll compare means of three seeds.
+# How a run ends depends on its seed, so from now on, we'll compare means of three.
 #
-# Two more things might help: pixels between −1 and 1 (`centre`), so that paper and ink have
-# opposite signs, and shifts by up to a pixel, at random every time an image is used
-# (`Shift`). A hidden cell defines both.
+# Two more things might help: pixels between −1 and 1 (`centre`), so paper and ink have opposite
+# signs, and random shifts by up to a pixel every time an image is used (`Shift`).
 
 
 # %% tags=["hide-cell"]
@@ -401,8 +407,7 @@ def centre(pixels):
 
 
 # %% [markdown]
-# Now one change at a time, each on top of the last, like the rungs of a ladder. For each rung,
-# `RUNGS` gives `climb` the rate, the loop, and what to do with the pixels and the images.
+# We'll make one change at a time, each on top of the last, like the rungs of a ladder:
 
 # %% tags=["nbval-ignore-output"]
 RUNGS = {
@@ -429,32 +434,57 @@ def with_errors(rungs):
 found = with_errors(rungs)
 figures.show(*mnist.ladder(rungs, found))
 
+
 # %% [markdown]
-# The grey dots are seeds, and the upright mark is their mean. But other seeds would have given
-# another mean. How far off is it, typically? That's the *standard error*: take the standard
-# deviation of the runs, and divide it by the square root of their number. It's the whisker,
-# and the number after the ±.
+# Each grey dot is a seed, and the upright mark is their mean. Other seeds would have given
+# another mean. How far off is ours, typically? That's the *standard error*: the standard
+# deviation of the runs, divided by the square root of their number. It's the whisker, and the
+# number after the ±.
 #
-# Is a rung better than the one above it? Compare the gain with *its* error. Two independent
-# errors add up like the short sides of a right triangle: square them, add, take the root. (Our
-# rungs share their seeds, so here that's approximate.)
+# Is a rung better than the rung above it? Compare the gain with *its* error. Independent errors
+# add up like the short sides of a right triangle: square them, add, take the root. (Our rungs
+# share their seeds, so here that's approximate.)
 #
 # > **Rule of thumb.** Change one thing, use several seeds, and divide the difference by
 # > its error. Below 2, it's no result. From 2 to 3, it's a hint. Above 3, it's a result.
 # > With three seeds the error itself is a rough guess, so near a border add seeds.
 
 # %% [markdown] tags=["predict"]
-# Take a pencil. With pixels around 0, the mistakes went from 6.0 ± 0.3 to 5.1 ± 0.2 percent.
+# With pixels around 0, the mistakes went from 6.0 ± 0.3 to 5.1 ± 0.2 percent.
 # **By the rule of thumb, what is that?**
 #
 # * no result
 # * a hint
 # * a result
 
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+def ratios(found):
+    """Each rung's gain over the rung above, in its own errors."""
+    return {
+        name: (before - after) / math.hypot(error, other)
+        for (_, (before, error)), (name, (after, other)) in pairwise(
+            found.items()
+        )
+    }
+
+
+record = results.read("mnist-ladder")["metrics"]
+recorded = {name: record[name]["per_seed"] for name in record}
+recorded["+ rise and fall"] = recorded["+ warm-up"]  # on top of "+ cosine"
+twenty = with_errors({name: recorded[name] for name in RUNGS})
+figures.show(
+    *mnist.ruler(
+        {"3 seeds": ratios(with_errors(rungs)), "20 seeds": ratios(twenty)}
+    )
+)
+
 # %% [markdown]
-# It's a hint: the gain of 0.9 has the error $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
-# two and a half errors. With [twenty seeds](#Twenty-seeds) it becomes a result. The higher rate
-# is a result, and so is rise and fall. The shifts aren't one yet.
+# It's a hint. The gain of 0.9 has the error $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
+# two and a half errors: the third hollow circle.
+#
+# The full circles are the same ladder with [twenty seeds](#Twenty-seeds): the pixels become a
+# result, and the shifts still aren't one.
 #
 # ## Fifteen epochs
 #
@@ -474,8 +504,7 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
     print(f"{name:11}  training {learned:.2%}, held out {fresh:.2%}")
 
 # %% [markdown]
-# How does a whole training look? Here's the run with shifts, on a logarithmic axis, and in
-# grey the same run at a constant 0.01.
+# Here's the whole run with shifts, and in grey the same run at a constant 0.01.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 steady = tiny()
@@ -496,22 +525,22 @@ two_rates = {"constant": [0.01] * steps, "rise and fall": rates}
 figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
 
 # %% [markdown]
-# At first the loss plunges, and then it creeps. The constant rate starts out ahead. Halfway
-# through, the two are still close, and you couldn't guess how far apart they'll end. Then the
-# rate sinks, and the red curve leaves the grey one behind: on fresh digits, the constant run
-# makes nearly twice the mistakes. So give every run its *whole* schedule, however short.
+# The constant rate starts out ahead, and halfway through you couldn't guess how far apart the two
+# will end. Then the rate sinks, and the red curve leaves the grey one behind: on fresh digits,
+# the constant run makes nearly twice the mistakes. So give every run its *whole* schedule,
+# however short.
 #
-# And the shifts? Without them the network does much better on the digits that it trained on, so
-# it has learned some by heart. With them most of that gap is gone, and on fresh digits you may
-# have gained a third of a percent. Have you?
+# And the shifts? Without them, the network does much better on the digits it trained on than on
+# fresh ones: it has learned some by heart. With them, most of that gap is gone, and on fresh
+# digits you may have gained a third of a percent. Have you?
 #
 # ## The luck of the images
 #
 # Seeds aren't the only luck. With other held-out digits, both numbers could easily be [a tenth
 # of a percent](#A-tenth-of-a-percent) higher or lower.
 #
-# But both networks read the *same* images, and what both get right (or wrong) says nothing about
-# who's better. Only two groups of images count: the $a$ images
+# But both networks read the *same* images, so we can pair their answers. An image that both get
+# right, or both get wrong, can't tell you who's better. Only two groups count: the $a$ images
 # that only the first network gets right, and the $b$ images that only the second does.
 
 # %% tags=["nbval-ignore-output"]
@@ -529,56 +558,17 @@ print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
 
 # %% [markdown]
-# If the two were equally good, each of these images would be a coin toss. The difference $b -
-# a$ would then have the standard error $\sqrt{a + b}$, here 15. Coin tosses
-# rarely stray by more than two errors. A difference of 30 puts the border 15 images from the middle
-# of the bar, where the orange band ends.
+# If the two were equally good, each of these images would be a coin toss, and the difference $b -
+# a$ would have the standard error $\sqrt{a + b}$, here 15. The border would nearly always fall
+# into the orange band: within two of these errors of a tie.
 #
-# Yours is a little over two errors: a hint, and only for this pair of runs, because the coin
-# toss doesn't count the luck of the seeds. We take the shifts all the same, as they cost no
-# weights.
-#
-# ## Three networks that never look
-#
-# Before we open the test set: is our accuracy even counted correctly? What could go wrong?
-#
-# [Notebook
-# 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
-# of a much loved PyTorch course tests its network on 75 photographs of food, sorted by class,
-# in batches of 32, and averages the batches' accuracies. Let's measure three "networks" that
-# way, each of which gives every photograph the same answer.
-
-# %% tags=["failure"]
-truth = torch.tensor([0] * 25 + [1] * 19 + [2] * 31)
-for answer in range(3):
-    batches = [(part == answer).float().mean() for part in truth.split(32)]
-    measured = sum(batches) / len(batches)
-    real = (truth == answer).float().mean()
-    print(f"always {answer}: measured {measured:.2%}, really {real:.2%}")
-
-
-# %% [markdown]
-# Every measurement is wrong, because the last batch holds only eleven images, and counts as
-# much as a full one. Now look up the ten epochs from scratch in that notebook: they have these
-# three numbers, and no others. Very likely, its network never looked, either.
-
-
-# %% tags=["nbval-check-output", "hide-cell"]
-def always_two(images):
-    """Ten logits for each image, and class 2 has the largest."""
-    return F.one_hot(torch.full((len(images),), 2), 10)
-
-
-counted = [accuracy(always_two, truth, truth, size) for size in (7, 32, 75)]
-assert counted == [31 / 75] * 3
-print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
-
-# %% [markdown]
-# That's why ours divides only once.
+# Your border is just outside, a little over two errors: a hint, and only for this pair of runs,
+# because coin tosses don't count the luck of the seeds. We keep the shifts all the same: they
+# cost no weights.
 #
 # ## The duel
 #
-# All choices are made, so now we may open the test set.
+# All choices are made, so we may open the test set.
 
 # %% tags=["nbval-ignore-output"]
 model = finished["shifted"]
@@ -595,10 +585,8 @@ assert found > 3 * always
 print("no lazy network, and it was trained")
 
 # %% [markdown]
-# You can defend that number, because no choice was made on these images. (It's one run, and with
-# other digits it could easily be [a tenth of a percent](#A-tenth-of-a-percent) higher or lower.)
-# The linear layer gets the same images, pixels, shifts and epochs, and a rate of its own. (A
-# hidden cell finds 0.01 again.)
+# It's one run, but you can defend that number: you chose nothing on these images. The linear
+# layer gets the same pixels, shifts and epochs, and its rate is chosen the same way.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 for lr in by_rate:
@@ -620,10 +608,9 @@ print(f"linear {accuracy(rival[1:], centre(x_test), y_test):.2%}")
 # four times the mistakes.
 
 # %% [markdown] tags=["predict"]
-# One more rival steps into the ring, three small convolutions with 7,768 weights. Each slides
-# a window of 3×3 pixels over the image and applies the same few weights at every place. They
-# get the same images, shifts, epochs and rate. **How many digits will the convolutions
-# misread?**
+# One more rival steps into the ring: three small convolutions with 7,768 weights. Each slides a
+# window of 3×3 pixels over the image and applies the same few weights at every place. They train
+# exactly as your ViT did. **How many digits will the convolutions misread?**
 #
 # * more than your ViT
 # * about as many
@@ -668,25 +655,21 @@ notes = {"ViT, the tutorial's way": "60,000 images,\nmean of 3 runs"}
 figures.show(*mnist.duel(misread, notes))
 
 # %% [markdown]
-# Fewer than half: 79 against your ViT's 186. By the coin toss that's more than six errors, a
-# result, at least for this pair of runs.
+# Fewer than half, and by the coin toss that's more than six errors: a result for this pair of
+# runs.
 #
 # The convolutions don't have to learn that a stroke is the same stroke one pixel further along:
-# they're built that way. Your ViT has to find out nearly everything about pictures from
-# examples.
+# they're built that way. Your ViT has to learn that from examples.
 #
-# The second bar is [our record](#Three-records) of your network trained the tutorial's way, at a
-# constant 0.001, but on all 60,000 images. That halves the mistakes of the linear layer, and your
-# recipe halves them again.
-#
-# So it matters how you train, but it also matters what you build in. Here, with few
-# weights, learning everything is a handicap. When does it stop being one? Much of this
-# book is about that.
+# The second bar is [our record](#Three-records) of your network trained the tutorial's way: it
+# makes twice your mistakes. So it matters how you train. But it also matters what you build in,
+# and here, with few weights, learning everything is a handicap. When does it stop being one? Much
+# of this book is about that.
 #
 # ## The ten it got most wrong
 #
-# For these ten test digits, your network gave the right answer the smallest probability.
-# Read them yourself, write down your answers, and then open the cell below the picture.
+# For these ten test digits, your network gave the right answer the smallest probability. Write
+# down your own answers, then open the cell below the picture.
 
 # %% tags=["hide-input"]
 each_loss = F.cross_entropy(logits, y_test, reduction="none")
@@ -705,9 +688,8 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 
 
 # %% [markdown]
-# How many did you get? Some can hardly be read by anyone. Others you read at a glance,
-# because you can tell where the pen slipped. The network has met fifty thousand digits,
-# and it has no idea of a pen.
+# How many did you get? Some can hardly be read by anyone. Others you read at a glance, because
+# you can tell where the pen slipped. The network has seen fifty thousand digits, and never a pen.
 #
 # Write a few yourself: [Try it](try.md#Learn) trains these 7,850 weights in your browser, and
 # then reads what you draw.
@@ -728,8 +710,7 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 3. Why don't Adam's steps shrink when the gradients turn into noise?
 # 4. Three runs had 5.9, 6.0 and 6.4% mistakes. You change something, train once more, and
 #    get 5.5%. Is it better?
-# 5. Two networks have read the same test images. Which of these images tell you which network
-#    is better?
+# 5. Two networks have read the same test images. Which of these images tell you who's better?
 #
 # Try your recipe on small photographs, and you'll soon make the most frequent complaint about
 # Vision Transformers: bad accuracy from scratch. **What does a photograph need that a digit
@@ -805,20 +786,41 @@ print("five steps give the weights of torch.optim.Adam")
 # Why did we look at the head alone? It starts at zero (chapter 4), and zeros pass no gradient
 # down. So in the very first step the blocks below had the gradient 0, and waited.
 #
-# ### A test that takes two seconds
+# ### Three networks that never look
 #
-# Before you start anything long, give the network the same 64 digits again and again: it
-# should soon know them by heart. If it can't, don't train, look for the mistake. This finds
-# many of them. Look at the first loss, too. It should be $\ln 10$, as chapter 4 promised,
-# because a network that knows nothing gives each of the ten digits a tenth.
+# Does it matter how you count? [Notebook
+# 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
+# of a much loved PyTorch course tests its network on 75 photographs of food, sorted by class, in
+# batches of 32, and averages the batches' accuracies. Let's measure three "networks" that way,
+# each of which gives every photograph the same answer.
 
-# %% tags=["nbval-ignore-output"]
-tested, same = tiny(), []
-optimizer = torch.optim.AdamW(tested.parameters(), lr=0.01)
-for _ in range(201):
-    same.append(train_step(tested, optimizer, x_learn[:64], y_learn[:64]))
-print(f"first loss {same[0]:.4f}, and ln 10 is {math.log(10):.4f}")
-print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
+# %% tags=["failure"]
+truth = torch.tensor([0] * 25 + [1] * 19 + [2] * 31)
+for answer in range(3):
+    batches = [(part == answer).float().mean() for part in truth.split(32)]
+    measured = sum(batches) / len(batches)
+    real = (truth == answer).float().mean()
+    print(f"always {answer}: measured {measured:.2%}, really {real:.2%}")
+
+
+# %% [markdown]
+# Every measurement is wrong, because the last batch holds only eleven images, and counts as much
+# as a full one. Now look at that notebook's ten epochs of training from scratch. Their test
+# accuracies are these three numbers, and no others, so very likely its network never looked,
+# either.
+#
+# Our `accuracy` counts right answers, so it doesn't matter how the batches are cut.
+
+
+# %% tags=["nbval-check-output", "hide-cell"]
+def always_two(images):
+    """Ten logits for each image, and class 2 has the largest."""
+    return F.one_hot(torch.full((len(images),), 2), 10)
+
+
+counted = [accuracy(always_two, truth, truth, size) for size in (7, 32, 75)]
+assert counted == [31 / 75] * 3
+print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
 
 # %% [markdown]
 # ### When falling hurts
@@ -836,7 +838,6 @@ print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
 counts = (10 * y_test + answers).bincount(minlength=100).view(10, 10)
 figures.show(*mnist.confusion(counts, data.class_names))
 
-
 # %% [markdown]
 # The five brightest cells hold more than a quarter of all the mistakes, and in most of
 # them the two digits share many of their strokes. A 4 whose top closes is a 9, and a 5
@@ -849,37 +850,11 @@ figures.show(*mnist.confusion(counts, data.class_names))
 #
 # ### Twenty seeds
 #
-# Here's the whole ladder, each rung's gain over the rung above, divided by its error. The hollow
-# circles are yours. The full ones are the same ladder with twenty seeds.
-
-
-# %% tags=["nbval-ignore-output", "hide-input"]
-def ratios(found):
-    """Each rung's gain over the rung above, in its own errors."""
-    return {
-        name: (before - after) / math.hypot(error, other)
-        for (_, (before, error)), (name, (after, other)) in pairwise(
-            found.items()
-        )
-    }
-
-
-record = results.read("mnist-ladder")["metrics"]
-recorded = {name: record[name]["per_seed"] for name in record}
-recorded["+ rise and fall"] = recorded["+ warm-up"]  # on top of "+ cosine"
-twenty = with_errors({name: recorded[name] for name in RUNGS})
-figures.show(
-    *mnist.ruler(
-        {"3 seeds": ratios(with_errors(rungs)), "20 seeds": ratios(twenty)}
-    )
-)
-
-# %% [markdown]
-# Errors shrink with the square root of the number of seeds. So with twenty seeds instead of
-# three, the ratio of a real gain to its error should grow about $\sqrt{20/3} \approx 2.6$
-# times. None of them grows as much as that: three seeds hardly know their own spread. Still,
-# what they called a result holds up. The pixels, a hint with three seeds, are a result with
-# twenty. And the shifts, two epochs long, lean the wrong way, if at all.
+# In the picture of gains, the full circles are the same ladder with twenty seeds. Errors shrink
+# with the square root of the number of seeds, so the ratio of a real gain to its error should
+# grow about $\sqrt{20/3} \approx 2.6$ times. None of them grows as much as that: three seeds
+# hardly know their own spread. Still, what they called a result holds up. And the shifts, two
+# epochs long, lean the wrong way, if at all.
 #
 # ### A tenth of a percent
 #

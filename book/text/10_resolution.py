@@ -8,8 +8,8 @@ import vitedu
 # # Higher resolution
 #
 # In the package there's a photograph of a rocket, waiting on its launch pad at dusk. Our
-# trained network takes it for an oil rig. Let's give it more pixels and ask again. (`say`, in
-# a hidden cell, prints a photograph's two most probable classes.)
+# trained network takes it for an oil rig. Let's give it more pixels and ask again. (`say`
+# prints a photograph's two most probable classes.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -54,7 +54,7 @@ for side in (224, 288, 384):
 figures.show(*drawings.cuts(shown, told))
 
 # %% [markdown]
-# It's the same photograph and the same weights, and nobody has trained anything in
+# The photograph and the weights are the same, and nobody has trained anything in
 # between. A patch is still a square of sixteen pixels, but there are more of them now, and
 # each covers a smaller piece of the scene. At 288 pixels, the oil rig has turned into things
 # that fly, which is as near to a Falcon rocket as ImageNet's classes get.
@@ -80,8 +80,8 @@ drawings.Sizes(shown[-1], answers)
 # every token with every other, but with the same matrices for five tokens or five thousand.
 # And the head reads one token, the class token.
 #
-# Does anything depend on the size, then? Ask the arrays which of them change their shape
-# when the image has 384×384 pixels:
+# Does anything depend on the size, then? Let's ask the arrays: which of them change their
+# shape when the image has 384×384 pixels?
 
 # %%
 small = vitedu.load("ViT-Ti/16").state_dict()
@@ -107,8 +107,8 @@ print(
 # ## A table that is a picture
 #
 # Leave the class token's row aside. Each of the other rows belongs to a place in the 14×14
-# grid and has 192 numbers. Take only *one* of the numbers, for example the one at index
-# 164, from every row, and write it down at the row's place. You get a small picture.
+# grid and has 192 numbers. Take only *one* of them, say at index 164, from every row, and
+# write it down at the row's place. You get a small picture.
 #
 # In a photograph you'd call that a channel, such as the red one. So the table is a picture,
 # too, with 192 channels instead of three. Here are four of them: three with a clear
@@ -137,9 +137,9 @@ print("checked: the four are picked as the text says")
 # %% [markdown]
 # Nobody told the network that these numbers belong to a grid, and they began as noise. Now
 # the first channel changes from top to bottom, the second from left to right, and the third
-# is a chessboard of both. The last one is wild, but very faint: each picture is drawn from its
-# channel's lowest value (dark) to its highest (bright), and in this channel they hardly
-# differ. (`std` is their standard deviation.)
+# is a chessboard of both. The last one looks wild, but it's very faint: each picture runs from
+# its own channel's lowest value (dark) to its highest (bright), and here they hardly differ.
+# (`std` is their standard deviation.)
 #
 # Can you guess where the missing rows come from? To enlarge a photograph, you'd put new
 # values between the old ones. We'll do the same with all 192 channels.
@@ -150,13 +150,22 @@ print("checked: the four are picked as the text says")
 # same first place to the same last one. Walk along the line in half steps, and wherever you
 # stop between two places, take half of each: $2, \mathbf{4}, 6, \mathbf{5}, 4$.
 #
-# What if you need $m$ places, and not five? New place $i$ falls on the spot
+# Write down what each new place takes from the old ones, a row for each new place, and you
+# have the matrix on the left, $W$:
+#
+# $$ \begin{pmatrix} 1 & 0 & 0 \\ \frac12 & \frac12 & 0 \\ 0 & 1 & 0 \\
+# 0 & \frac12 & \frac12 \\ 0 & 0 & 1 \end{pmatrix}
+# \begin{pmatrix} 2 \\ 6 \\ 4 \end{pmatrix}
+# = \begin{pmatrix} 2 \\ 4 \\ 6 \\ 5 \\ 4 \end{pmatrix} $$
+#
+# So enlarging a line is a product with a matrix, whose rows each add up to one.
+#
+# What if you need $m$ places, made from $n$? Count from zero. New place $i$ falls on the spot
 #
 # $$ u_i = i \, \frac{n - 1}{m - 1} $$
 #
-# of the old line, where $n$ is the number of old places, and we count from zero. The
-# share of old place $k$ in the new value is one if the spot is right on $k$, and falls
-# in a straight line to zero at a distance of one step:
+# of the old line. Old place $k$ has a share of one if the spot is right on it, and its share
+# falls in a straight line to zero at a distance of one step:
 #
 # $$ W_{ik} = \max(0, \; 1 - |u_i - k|) $$
 #
@@ -175,10 +184,9 @@ print(W)
 print(W @ torch.tensor([2.0, 6.0, 4.0]))
 
 # %% [markdown]
-# So enlarging a line is a product with a matrix, whose rows each add up to one. A picture
-# $P$ has lines in two directions, and you enlarge one direction after the other. $W P$ puts
-# new rows between the rows of $P$. Then $W^\top$, from the right, puts new columns between
-# its columns. The larger picture is $W P \, W^\top$. (In code, `W.mT` is $W^\top$.)
+# A picture $P$ has lines in two directions, and you enlarge one direction after the other.
+# $W P$ puts new rows between the rows of $P$. Then $W^\top$, from the right, puts new columns
+# between its columns. The larger picture is $W P \, W^\top$. (In code, `W.mT` is $W^\top$.)
 
 # %% [markdown] tags=["predict"]
 # On paper first: we'll enlarge a little hill from 3×3 values to 5×5:
@@ -207,7 +215,7 @@ print("checked: each row adds up to 1, and the hill is the one drawn below")
 #
 # ## Resize the table
 #
-# This is the whole way, drawn for the hill, with the code of each step beside its arrow:
+# Here are all the steps, drawn for the hill, with the code beside the arrows:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.stages())
@@ -263,30 +271,29 @@ figures.show(*drawings.numbers(both, waves))
 
 
 # %% [markdown]
-# The waves are the same waves, in finer steps (only the noise of channel 149 has become
-# smoother). A patch a third of the way down the photograph is still told that it's a third
+# The waves are the same, in finer steps. Only the noise of channel 149 has become
+# smoother. A patch a third of the way down the photograph is still told that it's a third
 # of the way down, in whichever row it is now.
 #
 # ## A shortcut that raises no error
 #
-# Suppose that you want *smaller* images, with ten patches a line. The table has more rows than
-# that needs. Why resize it, then? Take as many rows as you need, from the top!
+# Suppose you want *smaller* images, with ten patches in a line. The table has more rows than
+# you need. Why resize it, then? Take as many as you need, from the top!
 # vit-pytorch, a ViT that many have copied, [does just
 # that](https://github.com/lucidrains/vit-pytorch/issues/70).
 #
-# Think of the eleventh patch of such an image. It begins the second line, while the eleventh row
-# of the table still belongs to the first.
+# The eleventh patch of such an image begins the second line. But the table was learned with
+# fourteen in a line, so its eleventh row still belongs to the first.
 #
-# We'll ask about the cat, and about Grace Hopper in her uniform (from [chapter
-# 1](01_images.ipynb)). With a resized table, the network names both at 160 pixels. `ask`, in a
-# hidden cell, shows it both photographs.
+# `ask` shows the network two photographs: the cat, and Grace Hopper in her uniform (from
+# [chapter 1](01_images.ipynb)). With a resized table, it names both at 160 pixels.
 
 # %% [markdown] tags=["predict"]
 # **What will it call Hopper's uniform with the first rows?**
 #
 # * *military uniform*, a little less sure
 # * something else that people wear
-# * nothing with any sense, such as *coil*
+# * nonsense, such as *coil*
 
 
 # %% tags=["hide-input"]
@@ -332,8 +339,8 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 # ## How large, without training?
 #
 # With the right table, are more pixels better? We've run the 1,000 photographs at seven
-# sizes, always with the same weights. At each size the network gets the same scene, nine
-# tenths of the photograph from its middle.
+# sizes, always with the same weights. At each size the network gets the same scene, the middle
+# nine tenths of the photograph.
 
 # %% [markdown] tags=["predict"]
 # At 160 pixels 751 were right. **And at 384?**
@@ -355,15 +362,15 @@ figures.show(*drawings.curve(right, costs, errors, trained=224))
 
 # %% [markdown]
 # The grey band is two standard errors of the difference from 224 pixels, and by the rule of
-# [chapter 5](05_mnist.ipynb) what's inside is a tie. So everything from 192 to 288 pixels is a
-# tie, even the highest point of the curve, and 320 is just outside: no tie any
-# more, and not yet a result. At 384 the network is no
-# better than at 160, for more than seven times the multiplications.
+# [chapter 5](05_mnist.ipynb) what's inside is a tie. So from 192 to 288 pixels it's all a tie,
+# even the highest point of the curve. (320 is just outside, which isn't yet a
+# result.) At 384 the network is no better than at 160, for more than seven times the
+# multiplications.
 #
-# And our rocket? It got a better name at 288 pixels, where about as many of the 1,000
-# [become wrong as become right](#Gained-and-lost). If we had shown you only the rocket, would
-# you have believed us? Let's move the square that we cut out by four of
-# the photograph's pixels:
+# And our rocket? It got a better name at 288 pixels, but among the 1,000, about as many
+# right answers were [lost as gained](#Gained-and-lost). If we'd shown you only the rocket, would
+# you have believed us? Let's move the square that we cut out by four of the photograph's
+# pixels:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 for side in (224, 384):
@@ -376,10 +383,12 @@ for side in (224, 384):
 # No oil rig at 384, and even the smaller input prefers the missile. That's how little one
 # photograph tells you.
 #
-# Why, then, do the 1,000 get worse? For one thing, our extra pixels show nothing new, since the
-# files have hardly more of them. With sharper copies of the photographs, the fall is [half as
-# deep](#Detail-and-size). The other reason may be the size of things (we haven't tested it): in a
-# larger input, an ear fills the patches that used to hold a head.
+# Why, then, do the 1,000 get worse? For one thing, our small files have nothing more to show.
+# With sharper copies, the fall is [half as deep](#Detail-and-size).
+#
+# The other reason may be what [Touvron et al. 2019](https://arxiv.org/abs/1906.06423) call the
+# *train-test resolution discrepancy* (we haven't tested it). A network is used to things as large
+# as in training. In a much larger input, an ear fills the patches that used to hold a head.
 #
 # ## And with training?
 #
@@ -387,12 +396,12 @@ for side in (224, 384):
 
 # %% [markdown] tags=["predict"]
 # [Chapter 11](11_transfer.ipynb) works on photographs of waste, sorted by material. Fine-tune our
-# network on them at 224 pixels, show the same weights the photographs at 384, and they're wrong
-# seven times for every five before. **What will it be if you fine-tune at 384, too?**
+# network on them at 224 pixels, test it at 384, and it makes about 40% more mistakes than at
+# 224. **How many answers will be right if you fine-tune at 384, too?**
 #
-# * no better than without practice
-# * as good as at the smaller size
-# * better: many of its mistakes will be gone
+# * no more than before
+# * as many as at 224
+# * more: many of the mistakes will be gone
 # * above 99%
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -406,23 +415,21 @@ print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 
 
 # %% [markdown]
-# Each dot is a seed. With practice, the larger size *pays*: four in ten of the mistakes at
-# 224 are gone, for nearly four times the work in each epoch. The loss without practice and the
-# gain with it are each more than five standard errors (three seeds each), so they're results, at
-# least for these photographs.
+# Each dot is a seed. Here **more resolution paid, once the network had practised at the new
+# size**: four in ten of the mistakes at 224 are gone, for nearly four times the work in each
+# epoch. With three seeds each, the loss without practice and the gain with it are both more than
+# five standard errors, so they're results.
 #
-# So here **more resolution paid, once the network had practised at the new size**. The paper
-# gets most of its results that way. The second reading compares [four
-# cases](#Who-gains-from-384-pixels), and tries [a new table](#A-new-table) in place of a
-# resized one.
+# The paper gets most of its results that way. (Below, we compare [four
+# cases](#Who-gains-from-384-pixels), and try [a new table](#A-new-table).)
 #
 # ## Your photograph, in its own shape
 #
-# One thing needs no training at all. Up to now we've cut both sides off the rocket's
-# photograph, because the input was a square. But `resize_pos_embed` doesn't need a square.
-# Let the short side keep the 14 patches that the network knows, and give the long side as
-# many as the photograph's shape asks for. Height comes first, and [mixing up height and
-# width](#Rows-and-columns-mixed-up) raises no error, either.
+# One thing needs no training at all. So far we've cut both sides off the rocket's photograph,
+# because the input was a square. But `resize_pos_embed` doesn't need one. Let the short side
+# keep the 14 patches that the network knows, and give the long side as many as the photograph's
+# shape asks for. (Height comes before width, and [mixing them up](#Rows-and-columns-mixed-up)
+# raises no error, either.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -438,8 +445,8 @@ say(wide, rocket, f"{wide.config.image_size} pixels")
 
 
 # %% [markdown]
-# Now it's a missile, by a wide margin. Don't expect that every time: on the 1,000 photographs, whole ones and cut ones are [a
-# tie](#Gained-and-lost).
+# Now it's a missile, by a wide margin. Don't expect that every time: on the 1,000 photographs,
+# whole and cut are [a tie](#Gained-and-lost).
 #
 # Does the network also know *where* things are? The head has read only the class token. But
 # you can hand it all the other tokens, too, and ask each patch by itself. Will they find
@@ -497,18 +504,19 @@ assert lit.sum() > 20 and lit[1:6, 13:20].sum() == lit.sum()
 print("checked: the lit cat, the earthstar and the planetarium are in place")
 
 # %% [markdown]
-# There's the cat, with gaps, and nowhere else does a patch give it more than a tenth! And there are the cup's rim
-# and the saucer, brightest beside the spoon, around a dark drink, half of whose patches say
-# *earthstar*, a mushroom. (In the top left corner, some bare wood is lit, too.) Nobody has told
-# this network where anything is. It learned names for whole photographs, and its head had never
-# seen a patch's token.
+# There's the cat, with gaps, and nowhere else does a patch give it more than a tenth! Nobody has
+# told this network where anything is. It learned names for whole photographs, and its head had
+# never seen a patch's token.
 #
-# But the rocket's map stays dark. The network calls the photograph a missile, and hardly a patch
-# agrees: along the rocket they say *planetarium*.
+# The cup's rim and the saucer are lit, too (and so is some bare wood in the top left corner).
+# But the drink is dark: about half of its patches say *earthstar*, a mushroom.
 #
-# Now it's your turn. Load a photograph with `mine = Image.open("mine.jpg").convert("RGB")`, ask
-# `say(in_shape(mine), mine, "mine")`, and let `show_where((mine, "tabby"))`, with the name you
-# get, show you where. Or move the cat.
+# And the rocket's whole map stays dark. The network calls the photograph a missile, and hardly
+# a patch agrees: along the rocket they say *planetarium*.
+#
+# Now it's your turn. After `from PIL import Image`, load a photograph with
+# `mine = Image.open("mine.jpg").convert("RGB")`, and ask `say(in_shape(mine), mine, "mine")`.
+# Then `show_where((mine, "tabby"))`, with the name you get, shows you where. Or move the cat.
 #
 # ## What to take with you
 #
@@ -634,10 +642,9 @@ print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 # answers are lost and 41 gained, a difference of more than three standard errors. So something
 # else may be at work, too.
 #
-# [Touvron et al. 2019](https://arxiv.org/abs/1906.06423) say what. In training, the network saw
-# random pieces of a photograph, enlarged to 224 pixels, so it's used to objects that fill much of
-# the picture. A slightly larger test picture makes a cat as large as that. Go on, and the cat is
-# larger than any cat in training. We haven't tested this.
+# For Touvron et al. it's the way of training. The network saw random pieces of photographs,
+# enlarged to 224 pixels, so it's used to objects that fill much of the picture. A slightly larger
+# test picture makes a cat as large as that. Go on, and the cat is larger than in training.
 #
 # ### Gained and lost
 #

@@ -43,8 +43,8 @@ figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
 # Still 2048. Every square is a bit. In `float32` the orange one holds the last 1 of 2049.
-# `float16` would need a seventeenth bit for it. And yet nearly all large networks are trained
-# with such numbers. They take half the memory and, on the right chip, a fraction of the time.
+# `float16` would need a seventeenth bit for it. And yet large networks are usually trained with
+# such numbers. They take half the memory and, on the right chip, a fraction of the time.
 #
 # Here are the first four losses of [chapter 5's](05_mnist.ipynb) network on handwritten digits, in
 # the usual `float32` and in `float16`:
@@ -164,8 +164,8 @@ for name, dtype in FORMATS.items():
     print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
 
 # %% [markdown] tags=["predict"]
-# You should get $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded to
-# $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second
+# Your toy format has $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded
+# to $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second
 # whole number.
 #
 # ## Three tests
@@ -238,10 +238,10 @@ print("checked: a step that vanishes, a power too large, an epsilon of 0")
 #
 # ## Let each number have what it needs
 #
-# Weights need fine steps, and Adam's averages of squared gradients are tiny, so both stay in
-# `float32`. The time goes into the matrix products, so they get sixteen bits. This *mixed
-# precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is one line in
-# PyTorch: inside `torch.autocast`, each operation picks its format.
+# Weights need [fine steps](#Weights-in-bfloat16), and Adam's averages of squared gradients are
+# tiny, so both stay in `float32`. The time goes into the matrix products, so they get sixteen
+# bits. This *mixed precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is
+# one line in PyTorch: inside `torch.autocast`, each operation picks its format.
 
 # %% tags=["hide-cell"]
 a, b = torch.randn(4, 8), torch.randn(8, 8)
@@ -270,7 +270,7 @@ print("checked: a product in float16, the loss in float32")
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
 #
-# On the way back, the gradients of such products have sixteen bits as well. Are sixteen
+# On the way back, the gradients of such products have sixteen bits as well. Is that
 # enough? We collect real gradients for four photographs, at the output of each linear layer of
 # ViT-Ti/16. As labels we take the network's own answers, because late in training it's right
 # about most pictures.
@@ -338,9 +338,8 @@ figures.show(*speed.mixed_step())
 # *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
 # halves $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
 #
-# `bfloat16` reaches as far as `float32`, so it can do without. If your chip has circuits for it,
-# take `bfloat16`, and skim until [What you saved](#What-you-saved). If it hasn't (an older GPU
-# such as a T4), take `float16` and this:
+# `bfloat16` reaches as far as `float32` and needs no scaler, so take it if your chip has circuits
+# for it. If it hasn't (an older GPU such as a T4), take `float16` and this:
 
 
 # %%
@@ -448,12 +447,8 @@ figures.show(*speed.rescue(losses, scales))
 # and then it comes alive and catches up. (That it even ends a little lower may be luck.) At last
 # the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving.
 #
-# And an ordinary run? In mixed precision, the network that died at the top of the page reads 89%
-# of the held-out digits, about as many [as in `float32`](#Three-formats-compared).
-#
-# So the products may have sixteen bits. The weights may not: with everything in `bfloat16`,
-# weights and Adam's means too, at a small learning rate the loss falls [an eighth as
-# far](#Weights-in-bfloat16) as in `float32`.
+# Mixed precision also revives the network that died at the top of the page. With nothing rigged,
+# it reads [about as many held-out digits](#Three-formats-compared) as in `float32`.
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
@@ -533,16 +528,16 @@ print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
-# That's the most that faster products can bring to this step. How much faster they are depends
-# on the chip's circuits. On the processor that timed this page, `bfloat16` is 2.3 times as
-# fast as `float32`, but `float16` takes [more than thirty times as long](#Arithmetic-or-memory).
+# That's the most that faster products can bring to this step. How much faster they get depends
+# on the chip. On the processor that timed this page, `bfloat16` is [2.3 times as
+# fast](#Arithmetic-or-memory) as `float32`, but `float16` is far slower.
 #
 # GPUs have circuits for short formats, too. One of them is *TF32*: your tensors stay in
 # `float32`, and the GPU rounds each number to ten bits of fraction on its way into a product. By
 # its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in `bfloat16`.
 #
-# Your pencil again: with products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is
-# left, so this step is three times as fast. With 14.8, it's 3.5 times.
+# **Your pencil again:** with products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is
+# left. So TF32 should make this step three times as fast, and `bfloat16` 3.5 times.
 
 # %% tags=["hide-cell"]
 # how many times as fast as in float32 products are, by the data sheets
@@ -556,9 +551,9 @@ for gpu, half in GPUS.items():
 # %% [markdown] tags=["predict"]
 # ## One line at a time
 #
-# What's left of that in a real step? On an H100 we took a training step of 64 images, everything
-# in `float32` and attention as you wrote it. Then we changed one line after the other, and kept
-# each:
+# How much of that survives on a real GPU? On an H100 we timed a training step of 64 images, with
+# everything in `float32` and attention as you wrote it. Then we changed one line after another,
+# and kept each change:
 #
 # ```
 # torch.set_float32_matmul_precision("high")         # TF32
@@ -604,11 +599,11 @@ else:
 # Only the large one, and it only goes from 2.9 to 3.3 times its first speed. The small one gets
 # slower.
 #
-# Your pencil said 3 and 3.5. For the large network that's close, but partly by luck: the profile
-# was of ViT-Ti/16, and there the pencil missed by far! The GPU says 1.0 and 0.8. A profile only
-# holds for its network and its chip, and that chip was a processor.
+# So your pencil, with its 3 and 3.5, came close for the large network. That's partly luck: the
+# profile was of ViT-Ti/16, on a processor, and for ViT-Ti/16 on the GPU your pencil is far off.
+# A profile only holds for its own network on its own chip.
 #
-# Which line brings how much? Each one's factor over the line before:
+# How much does each line bring, compared with the line before?
 
 # %% tags=["hide-input"]
 if is_measured:
@@ -620,18 +615,21 @@ if is_measured:
     print(f"{'all six':15}", *(f"{factor:9.1f}" for factor in factors))
 
 # %% [markdown]
-# With all six, the large network trains on **nine times** as many images a second, with nearly
-# half of the arithmetic that the GPU manages at best. If you only paste three lines tonight, take
-# the first three: they make it five times as fast, and your batch stays as it is.
+# With all six, the large network trains on **nine times** as many images a second. Its *MFU*
+# (model FLOPs utilisation) climbs from 5% to 45%: that's the speed of its arithmetic as a share of
+# the GPU's own best, on large matrices.
 #
-# **Why not the small one?** With four times the images, a step takes only an eighth longer, so
-# 64 hardly kept the chip busy. Our guess is that it waits for *Python*, done with each operation
-# before the next is asked for. That would explain why autocast, which adds operations, makes the
-# step slower, and why `torch.compile`, which leaves fewer, helps. So if your network is this
-# small, begin with the batch.
+# If you only paste three lines tonight, take the first three: they make it five times as fast, and
+# your batch stays as it is.
+#
+# **Why not the small one?** With four times the images, a step takes hardly longer, so 64 can't
+# have kept the chip busy. Our guess is that it waits for *Python*. That would explain why autocast,
+# which adds operations, makes the step slower, and why `torch.compile`, which leaves fewer, helps.
+# So if your network is this small, begin with the batch.
 #
 # **And your own step?** Predict how many times as fast `bfloat16` makes it, with [your chip's
-# factor](#Arithmetic-or-memory) in the place of 7.4. (With 2.3, the pencil says 1.8.) Then measure:
+# factor](#Arithmetic-or-memory) in place of 7.4. (With 2.3, as here, your pencil says 1.8.) Then
+# measure:
 #
 # ```python
 # short = partial(mixed_step, plain, optimizer, images, labels)
@@ -656,9 +654,8 @@ if not is_measured:
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
 # 2. Weights and optimizer stay in `float32`, products get sixteen bits. That saves about 40%
 #    of the activations, which are most of the memory. Together with fused attention, it's half.
-# 3. Find out what the chip is waiting for. A shorter format helps with arithmetic if there are
-#    circuits for it, with memory because it has fewer bytes, and if it waits for Python, not at
-#    all: then try a larger batch.
+# 3. Find out what the chip is waiting for. For arithmetic? A shorter format helps if there are
+#    circuits for it. For memory? Fewer bytes help. For Python? Then try a larger batch.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -724,7 +721,8 @@ for eps in (1e-7, 1e-4):
 # ### Three formats compared
 #
 # An ordinary run, with nothing rigged: in each format we trained for two epochs on 20,000 digits,
-# three times:
+# three times, and then read the 20,000 held-out ones. The network that died at the top of the page
+# is back in the last row, in mixed precision:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 right = {}
@@ -767,9 +765,9 @@ for name in ("float32", "bfloat16"):
     print(f"{name:9} loss {first:.2f} at the start, {last:.2f} at the end")
 
 # %% [markdown]
-# (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) It's
-# the small step again: in `bfloat16` the larger weights can't move. And again, there's no
-# error.
+# (Both begin far above $\ln 10$, because the network is sure of its wrong answers.) With
+# everything in `bfloat16`, weights and Adam's means too, the loss falls an eighth as far, in one
+# run each. It's the small step again: the larger weights can't move. And again, there's no error.
 #
 # ### Counting memory
 #

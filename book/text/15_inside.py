@@ -42,14 +42,13 @@ far = interpret.attention_distance(maps, (14, 14), 16)  # grid, patch size
 figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 
 # %% [markdown]
-# Each dot is a head; there are three in each of twelve blocks. Its height says how far away a
-# patch looks with this head, on average, in pixels of the photograph. A head at zero would look
-# at its own patch alone. A head that looks at all patches equally would be on the dashed
-# line.
+# Each dot is a head, three in each of twelve blocks. Its height says how far away a patch looks
+# with this head, on average, in pixels. A head at zero would look at its own patch alone. A
+# head that looks at all patches equally would be on the dashed line.
 #
 # The early blocks do what you'd expect: some heads stay close to home, others look far away.
-# But in the last three blocks, every head is *above* the line. Each looks farther away than a
-# head that looks everywhere! **How can anybody look farther than everywhere?**
+# But in the last three blocks, every head is *above* the line. Each looks farther than a head
+# that looks everywhere! **How can anybody look farther than everywhere?**
 #
 # Make a guess before you go on. Is there a mistake in our measure? Is it the class token,
 # which sits nowhere? Or is there something out there that all of them look at?
@@ -57,8 +56,8 @@ figures.show(*inside.distances({"five photographs": far}, UNIFORM))
 # ## How far does a head look?
 #
 # Our first suspect is the measure, so let's build it. A head gives every patch a list of
-# weights that sum to 1. The distance it looks is a mean: each distance, times the weight of
-# the patch that is there.
+# weights that sum to 1. The distance it looks is a weighted mean: each patch's distance, times
+# its weight, all added up.
 #
 # Take a pencil. A picture has four patches, 2×2, each 16 pixels wide. The patch at the top
 # left takes half from itself and half from the patch diagonally below it. How many pixels
@@ -98,9 +97,9 @@ assert abs(uniform.item() - UNIFORM) < 0.01
 print("checked: the package's distances, and 116.49 pixels if all are equal")
 
 # %% [markdown]
-# That's the whole measure, and there's nothing wrong with it. (If you forget to scale, as
-# [published code does](#The-forgotten-line), heads seem to look *nearer*, not farther.) The
-# class token has an alibi, too: we've left it out. So the riddle is in the network.
+# That's the whole measure, and there's nothing wrong with it. ([Published
+# code](#The-forgotten-line) doesn't scale, but then heads seem to look *nearer*, not farther.)
+# The class token has an alibi, too: we left it out. So the riddle is in the network.
 #
 # ## Something out there
 
@@ -121,8 +120,8 @@ print(f"middle of an edge   {mean[0, 6]:4.0f}")
 print(f"a corner            {mean[0, 0]:4.0f}")
 
 # %% [markdown]
-# Only a corner is far enough away, on average. And here's how much attention each patch really
-# gets from all the others in block 11:
+# Only a corner is far enough away. And here's how much attention each patch really gets from
+# all the others in block 11:
 
 # %% tags=["hide-input"]
 with torch.no_grad():
@@ -154,16 +153,16 @@ print(f"{share:.0%} to the corners, {away:.0f} pixels away")
 print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
-# All four corners, in each of these, and in the cat, which isn't drawn! Above each photograph
-# is the model's answer: astronauts aren't among its thousand classes, hence the bobsled. Four
-# fifths of 161 and one fifth of 113 are about 150, and that's where the dots
-# of block 11 are. The riddle is solved.
+# All four corners, in every photograph, and in the cat's, too, which isn't shown! Above each
+# one is the model's answer: astronauts aren't among its thousand classes, hence the bobsled.
+# Mix the two distances in these shares, and you get about 150 pixels, just where the dots of
+# block 11 are. The riddle is solved.
 #
 # But what could be so interesting in the corners of a photograph?
 #
 # ## A single neuron
 #
-# The tokens of the corners are odd in another way, too. Look how *long* they are, as vectors:
+# The corners' tokens are odd in another way, too. Look how *long* they are, as vectors:
 
 # %%
 tokens, lengths = model.embed(images), []
@@ -216,11 +215,13 @@ for neuron in at_corners.topk(3).indices.tolist():
 
 # %% [markdown]
 # A single neuron! On these photographs, neuron 417 says "I'm a corner", loudly, and is silent
-# everywhere else. Does the network need it? Set the neuron's column in the second matrix
-# to zero, and see what you lose. We've done it on a thousand photographs, one for each class
-# of ImageNet. In a second run, we took the four corner tokens away before the first block, so
-# that nobody could look at them; in a third, four patches around the middle. Here's what each
-# adds to the loss, which is 0.69 to begin with:
+# everywhere else.
+#
+# Does the network need it? We silenced it, by setting its column in the second matrix to zero,
+# on a thousand photographs, one for each class of ImageNet. We also dropped the four corner
+# tokens before the first block, so that nobody could look at them, and, to compare, four
+# patches around the middle. Here's what each change adds to the loss, which is 0.69 to begin
+# with:
 
 # %% tags=["hide-input"]
 seen = results.read("inside-photographs")["metrics"]
@@ -242,15 +243,16 @@ costs(
 )
 
 # %% [markdown]
-# The middle is hardly missed. The corners cost 0.19, or 43 right answers in a thousand, and the
-# neuron alone even more, for one column of one matrix! Whatever the corners are for, the
-# network needs them.
+# The middle is hardly missed. The corners cost 0.19, or [43 right answers in a
+# thousand](#The-whole-table-of-the-corners). The neuron alone costs even more, and it's one
+# column of one matrix! Whatever the corners are for, the network needs them.
 #
 # ## How does it know that it's a corner?
 #
-# The MLP sees one token at a time, and attention can't tell left from right. So neuron 417
-# can know a corner by what's in the photograph there, or by its *position*: the vector that
-# each of the 196 patches gets from a table ([chapter 4](04_vit.ipynb)). Could that be enough?
+# The MLP sees one token at a time, and attention alone can't tell left from right. So neuron
+# 417 can know a corner only by what the photograph shows there, or by its *position*: the
+# vector that each of the 196 patches gets from a table ([chapter 4](04_vit.ipynb)). Could the
+# position be enough?
 #
 # Let's give the network nothing else. We paint all 196 patches grey: each shows the *mean
 # patch*, the average of our photographs' patches.
@@ -269,45 +271,15 @@ told = ", ".join(f"{each:.0f}" for each in alone[CORNERS])
 print(f"neuron 417 adds to the corners: {told}")
 print(f"and at most to any other patch: {abs(alone[usual]).max():.0f}")
 
-
 # %% [markdown]
-# It's enough: the positions alone tell the neuron all four corners, and nothing else. Are
-# they alike? Their *cosine* is 1 for the same direction, 0 at a right angle, −1 for opposite
-# ones. On the left is A's with all others; on the right is such a map for every third patch,
-# each in its patch's place and brightest there.
-
-
-# %% tags=["hide-input"]
-def position_similarity(pos_embed):
-    """(1, 1 + n, d) -> (n, n): the cosine of every two positions."""
-    rows = F.normalize(pos_embed[0, 1:], dim=-1)  # without the class token
-    return rows @ rows.mT
-
-
-alike = position_similarity(model.pos_embed)
-alike = alike.view(14, 14, 14, 14)  # row, column, and another row, column
-table = {"one patch": alike[4:5, 6:7], "every third patch": alike}
-letters = {(4, 6): "A", (7, 8): "B", (12, 6): "C"}
-figures.show(*inside.crosses(table, step=3, columns=2, marked=letters))
-print(f"A and B, which is near:           {alike[4, 6, 7, 8]:5.2f}")
-print(f"A and C, far in the same column:  {alike[4, 6, 12, 6]:5.2f}")
-
-# %% tags=["nbval-check-output", "hide-cell"]
-assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
-print("checked: the same as vitedu.interpret.position_similarity")
-
-# %% [markdown]
-# A is far more like C than like B, though B is nearer. The network has made itself graph paper:
-# each patch's row and column form the *cross* that you know from chapter 4. (Two smaller networks
-# of this book [the crosses are faint or missing](#Four-ways-to-train-a-table).)
+# It's enough! The positions alone give away all four corners, and no other patch. (What else is
+# in that table? The network has made itself [graph paper](#Graph-paper).)
 #
-# ## Position or picture?
-#
-# So position *can* be enough. But in a photograph, does the network go by that?
+# But in a real photograph, does the network go by position?
 
 # %% [markdown] tags=["predict"]
-# Let's keep the photograph, but paint its four corners grey, so that they've only their
-# positions left. **How much of the 0.19 remains?**
+# Let's keep the photograph, but paint its four corners grey, so that only their positions are
+# left. **How much of the 0.19 remains?**
 #
 # * nearly all: what's in the corners matters
 # * about a quarter
@@ -326,19 +298,18 @@ there = seen["corners/positions swapped"]["of_them_there"]
 print(f"swapped  {there:.1f} giants per photograph, in the middle")
 
 # %% [markdown]
-# About a quarter, and grey costs as much in the middle. What's in a corner counts a little,
-# though: three in ten grey corners stay small.
+# About a quarter, and four grey patches in the middle cost about as much. What a corner shows
+# does count a little, though: three in ten grey corners don't become giants.
 #
 # And the last bar? There, the corners and four patches in the middle have swapped their
-# positions, and nothing else. Now the giants are in the middle! So it's mostly the position
-# that makes them.
+# positions, but not their pictures. Now the giants are in the middle! So it's mostly the
+# position that makes them.
 #
 # ## Nothing to give
 #
-# A giant isn't about its patch, then. But what do all the others want from it? Perhaps it's a
-# notepad, on which they write something about the photograph, to read it later. Then what it
-# hands over, its *value*, should depend on the photograph. Let's look at the values in block
-# 11:
+# A giant isn't about its patch, then. So what do all the others want from it? Maybe it's their
+# notepad: they write something about the photograph on it, and read it later. Then what a giant
+# hands over, its *value*, would depend on the photograph. Let's look at the values in block 11:
 
 # %%
 x = model.embed(images)
@@ -382,22 +353,21 @@ print(
 )
 
 # %% [markdown]
-# In this block, the longest tokens have the least to say! (A block's norm takes a token's length
-# away before its value is computed.) A giant's value is a tenth as long as
-# that of another patch, and nearly the same in every photograph. If you look at a giant, you
-# take home next to nothing.
+# It doesn't look like a notepad. In this block, the longest tokens have the least to say! A
+# giant's value is a tenth as long as another patch's, and nearly the same in every photograph.
+# (The giant's own length doesn't help, since the block's norm removes it first.) If you look at
+# a giant, you take home next to nothing.
 #
 # Perhaps that's the point. A head's weights have to sum to 1, even where nothing is worth
 # looking at, so it needs somewhere to look that does no harm. (In language models such tokens
-# are called *attention sinks*.) That may also be why the neuron cost more than the corners
-# themselves. With the neuron silent, all still look at the corners a lot, and now they take
-# something home. So length alone doesn't draw them. What else does, we don't know.
+# are called *attention sinks*.) That may also be why silencing the neuron costs more than
+# dropping the corners: the patches still look there a lot, though we don't know why, and now
+# they take something home.
 #
-# Tokens like these were first found in large models, in background patches at no fixed
-# place ([Darcet et al. 2024](https://arxiv.org/abs/2309.16588)). The authors gave their models
-# four extra tokens, *registers*, and trained them anew. The giants went there, and maps of
-# attention became clean. Our model is from 2021, small, and already trained. Can we still
-# give it registers?
+# [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found tokens like these in large
+# models, in background patches at no fixed place. They gave their models four extra tokens,
+# *registers*, and trained them anew: the giants went there, and the attention maps became
+# clean. Our model is small, and already trained. Can we still give it registers?
 #
 # ## Out of the picture
 #
@@ -429,8 +399,8 @@ assert giants[:, 1:5].all() and not giants[:, 5:].any()
 print("checked: every giant is outside of the picture")
 
 # %% [markdown] tags=["predict"]
-# Moving the corner patches inwards costs 0.18 by itself, as much as dropping them. Now we
-# add the four copies, outside of the picture. **How much of the 0.18 remains?**
+# Moving the corner patches inwards costs 0.18 if we add no copies, about as much as dropping
+# them. Now we add the four copies, outside of the picture. **How much of the 0.18 remains?**
 #
 # * all of it: a token outside of the picture is no corner
 # * about a quarter, as when we painted the corners grey
@@ -445,8 +415,8 @@ costs(
 )
 
 # %% [markdown]
-# A thousand photographs can't tell the four copies from the real corners! Even grey
-# registers, with nothing but the corners' positions, bring back most of what was
+# A thousand photographs can't tell the four copies from the real corners! Even four grey
+# patches as registers, with nothing but the corners' positions, bring back most of what was
 # lost. And where are the giants now?
 
 # %% tags=["hide-input"]
@@ -467,9 +437,9 @@ kept = (kept[..., :4].sum(dim=-1) / kept.sum(dim=-1)).mean()
 print(f"in block 11, {kept:.0%} goes to the registers")
 
 # %% [markdown]
-# Hardly any head looks farther than everywhere any more, since registers, like the class token,
-# don't count towards the distance. In block 11 the heads do what they did before. On the site you
-# can do all of it by hand:
+# Hardly any head looks farther than everywhere now, because registers, like the class token,
+# don't count towards the distance. But the heads do what they did before: in block 11, four
+# fifths of the attention still goes to the giants. On the site you can do all of it by hand:
 
 # %% tags=["remove-cell"]
 INNER = torch.tensor([61, 66, 131, 136])  # four in the middle
@@ -517,20 +487,19 @@ inside.Corners(pictures, found, rows, model.class_names)
 # ## What did it look at?
 #
 # With the giants out of the way, we can ask what everybody wants to know: which patches made
-# the answer? You could draw the class token's attention in the last block. But by then a
-# token isn't its patch any more: it has been mixed with others in eleven blocks. That's why
-# the paper uses *rollout*, which [follows the mixing](#Follow-the-mixing) from the first
-# block to the last. And then there's the *gradient*: how much does the answer change if you
-# change a patch's pixels a little?
+# the answer? Three maps claim to show it. The simplest is the class token's attention in the
+# last block. But by then every token is a mixture, so the paper uses *rollout*, which [follows
+# the mixing](#Follow-the-mixing) from the first block on. The *gradient* asks how much the
+# answer changes if you change a patch's pixels a little.
 #
-# Don't choose by looking: a map that shows the object is easy to believe. But there's a test.
-# If a map's bright patches made the answer, it should fall apart without them. So take away
-# the patches that the map calls most important, first a tenth of all patches, then more: no
-# token may look at them any more. How probable does the model find its original answer now?
+# Don't choose by looking: a map that shows the object is easy to believe. Test it. If the
+# bright patches made the answer, it should fall apart without them. So we remove the patches
+# that a map calls most important, a tenth at first, then more: no token may look at them. How
+# probable does the model find its original answer now?
 
 # %% [markdown] tags=["predict"]
-# The three maps and a random order compete on the thousand photographs. (No order may
-# remove the corners, since you know what they cost.) **Which order hurts the answer most?**
+# The three maps and a random order compete on the thousand photographs. (The corners always
+# stay, since you know what they cost.) **Which order hurts the answer most?**
 #
 # * rollout
 # * the class token's attention in the last block, a mean over its heads
@@ -543,13 +512,13 @@ curves = {name: seen[f"removal/{name}, corners kept"] for name in ORDERS}
 figures.show(*inside.removal(curves))
 
 # %% [markdown]
-# The simplest map wins. The lower a curve, the more its patches mattered, and the class
-# token's attention in the last block is lowest all the way. Following the mixing didn't make
-# the map any truer. (Our test blocks attention, which may favour a map of attention. We
-# haven't tried another.)
+# The simplest map wins. The lower a curve, the more its patches mattered, and the class token's
+# attention in the last block is lowest all along. In this test, following the mixing didn't
+# make the map any truer. (We remove patches by blocking attention, which may favour a map of
+# attention. We haven't tried another way.)
 #
-# So this is the map to draw, before and after the giants moved out (each on a scale of
-# its own), and as a light that falls on the photograph:
+# So this is the map to draw, before and after the giants moved out (each on its own scale), and
+# as light falling on the photograph:
 
 # %% tags=["hide-input"]
 before = maps[11][:, :, 0, 1:].mean(dim=1).view(-1, 14, 14)
@@ -577,9 +546,12 @@ print("checked: apart from the corners, both maps are nearly the same")
 
 # %% [markdown]
 # Before, the corners are as bright as anything, or brighter. After, with the rest nearly as it
-# was, you see where the answer mostly came from: Hopper's cap, face and collar; the coffee and
-# the spoon; the top of the rocket. For the astronaut it's her collar, but also the helmet and
-# the right edge. Did it really? Take away the brightest quarter, or a random one (a mean of ten):
+# was, you see what the class token looked at: Hopper's cap, face and collar; the coffee and the
+# spoon; the top of the rocket. For the astronaut it's her collar, but also the helmet and the
+# right edge.
+#
+# Is that really where the answers came from? Take away the brightest quarter, or a random one
+# (a mean of ten):
 
 # %% tags=["hide-input"]
 asked, order = images[SHOWN], cleared[SHOWN].flatten(1)
@@ -598,15 +570,14 @@ gone = order.argsort(dim=1, descending=True)[:, :49]
 figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
 
 # %% [markdown]
-# Each time the bright patches cost far more than random ones. (Here grey doesn't mean painted: no
-# token may look at these patches.)
+# Each time the bright patches cost far more than random ones. (Here grey doesn't mean painted:
+# no token may look at these patches.)
 #
-# You've moved four giants out of the picture, in a network that was trained years ago, and
-# it hasn't noticed.
+# Now take a photograph of yours. `vitedu explain photo.jpg --out page` puts its answers, maps,
+# distances and removal test on a page.
 #
-# Now take a photograph of yours. `vitedu explain photo.jpg --out page` puts its answers,
-# maps, distances and removal test on a page. (For your own weights, put `runs/mine` before
-# the photograph.)
+# And on the way here, you've moved four giants out of the picture, in a network that was
+# trained years ago. It hasn't noticed.
 #
 # ## What to take with you
 #
@@ -614,8 +585,8 @@ figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
 #    tokens and a single neuron that nobody had designed.
 # 2. A beautiful map proves nothing. Take away what it shows, and see whether the answer
 #    falls.
-# 3. What you find inside a network is what *this* training on *these* data led to. Other
-#    networks have no graph paper, or their giants sit somewhere else.
+# 3. What you find inside a network is what *this* training on *these* data led to. In others,
+#    the giants sit somewhere else.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -631,9 +602,10 @@ figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
 #
 # ## Exercises
 #
-# ✎ Write `attention_distance` and `position_similarity` again from memory. After `from
-# vitedu import check`, `check.attention_distance(attention_distance)` tells you how closely
-# yours agrees with ours, or what's likely to be wrong with it; so does
+# ✎ Write `attention_distance` again from memory, and `position_similarity` from [the second
+# reading](#Graph-paper). After `from vitedu import check`,
+# `check.attention_distance(attention_distance)` tells you how closely yours agrees with ours,
+# or what's likely to be wrong with it; so does
 # `check.position_similarity(position_similarity)`.
 #
 # **1.** ★ A picture has 2×2 patches of 16 pixels. How far does a head look that looks
@@ -709,6 +681,7 @@ components = components[:28].view(28, 3, 16, 16)
 # %% tags=["hide-input"]
 figures.show(*inside.filters(components))
 
+
 # %% [markdown]
 # Fine checks, spots, stripes, green against pink. From the second row on there's little
 # that you could name, and nothing like an eye or a wheel: a patch is first described by
@@ -716,10 +689,40 @@ figures.show(*inside.filters(components))
 # components of ViT-L/32 are smoother. They look like the waves that JPEG builds its small
 # squares from.)
 #
-# ### Four ways to train a table
+# ### Graph paper
 #
-# Does every table of positions turn into graph paper? Here are those of the two small
-# networks in the package, beside the one you've seen.
+# Which rows of the table of positions are alike? The *cosine* of two vectors is 1 for the same
+# direction, 0 at a right angle, −1 for opposite ones:
+
+
+# %%
+def position_similarity(pos_embed):
+    """(1, 1 + n, d) -> (n, n): the cosine of every two positions."""
+    rows = F.normalize(pos_embed[0, 1:], dim=-1)  # without the class token
+    return rows @ rows.mT
+
+
+# %% tags=["hide-input"]
+alike = position_similarity(model.pos_embed)
+alike = alike.view(14, 14, 14, 14)  # row, column, and another row, column
+table = {"one patch": alike[4:5, 6:7], "every third patch": alike}
+letters = {(4, 6): "A", (7, 8): "B", (12, 6): "C"}
+figures.show(*inside.crosses(table, step=3, columns=2, marked=letters))
+print(f"A and B, which is near:           {alike[4, 6, 7, 8]:5.2f}")
+print(f"A and C, far in the same column:  {alike[4, 6, 12, 6]:5.2f}")
+
+# %% tags=["nbval-check-output", "hide-cell"]
+assert torch.allclose(alike, interpret.position_similarity(model), atol=1e-6)
+print("checked: the same as vitedu.interpret.position_similarity")
+
+# %% [markdown]
+# On the left is A compared with all others. On the right, every third patch has such a map,
+# drawn where the patch is. A is far more like C than like B, though B is nearer: each patch's
+# row and column form the *cross* that you know from [chapter 4](04_vit.ipynb). The network has
+# made itself graph paper.
+#
+# Does every table turn into that? Here are those of the two small networks in the package,
+# beside the one you've just seen.
 
 # %% tags=["hide-input"]
 tables = {

@@ -62,7 +62,7 @@ def distances(
     note(grid[0, 0], "everywhere", (0.6, uniform), (0, 4), 10)
     alt = (
         "A dot for each head over the number of its block, with a line at "
-        f"{uniform:.0f} pixels, where a head is that looks everywhere equally. "
+        f"{uniform:.0f} pixels, for a head that looks everywhere equally. "
     )
     return figure, f"{alt}{'; '.join(told)}."
 

@@ -42,11 +42,11 @@ seen = "A portrait of a woman with glasses, in a navy uniform and a cap."
 figures.show(*drawings.answers(small, guesses, seen))
 
 # %% [markdown]
-# This is Grace Hopper, who wrote one of the first compilers and retired from the US
-# Navy as a rear admiral. The model knows a thousand names, but neither "computer
-# pioneer" nor "navy cap" is among them, so it names what she's wearing as well as it
-# can. A pickelhaube is the Prussian helmet with the spike, a bearskin the tall fur hat
-# of the Buckingham Palace guards. Don't ask about the airship.
+# This is Grace Hopper, who wrote one of the first compilers and retired from the US Navy as a
+# rear admiral. The model knows a thousand names, but neither "computer pioneer" nor "navy
+# cap" is among them, so it does its best with what she's wearing. A pickelhaube is the
+# Prussian helmet with the spike, a bearskin the tall fur hat of the Buckingham Palace guards.
+# Don't ask about the airship.
 #
 # For years, the networks that could do this had a bit of eyesight built in: small windows
 # that slide over the picture and compare each pixel with its neighbours. This one has
@@ -69,8 +69,8 @@ figures.show(*figures.network("patches"))
 # that's almost rude: put a square grid over the picture and cut.
 #
 # We cut a square out of the photograph, shrink it to 224×224 pixels, and keep it for the
-# whole book. `picture` is a tensor with the axes `c` (red, green, blue), `h` (rows) and `w`
-# (columns), and its numbers go from 0 to 1.
+# whole book. `picture` is a tensor with the axes `c` (its channels: red, green, blue), `h`
+# (rows) and `w` (columns), and its numbers go from 0 to 1.
 
 # %% tags=["hide-cell"]
 square = photo.crop((0, 20, 512, 532)).resize((224, 224))
@@ -147,15 +147,14 @@ print("surer of the mortarboard in 196 pieces than of the uniform in four")
 
 # %% [markdown]
 # By 49 it has stopped, though you can still hunt for her: half a pair of glasses here, the
-# ribbons there. The model settles for a mortarboard, the flat cap of a graduation. And
-# with 196 it's surer of the mortarboard than it was of the uniform with four. A high
-# percentage doesn't mean that the network has seen what you see.
+# ribbons there. The model settles for a mortarboard, the flat cap of a graduation. With 196
+# there's hardly anything left to find, and it's no less sure. So a high percentage doesn't
+# mean that the network sees what you see.
 #
-# The pictures show one order of the twenty, the bars the mean of all. However we shuffle, the
-# model itself cuts 16×16.
+# (You see one order of the twenty; the bars are means. The model itself always cuts 16×16.)
 #
-# So the order counts, and yet nothing inside the patches tells it. Taken as a heap, the
-# last panel and the portrait are the same. So each patch will have to be told where it was
+# So the order counts, and yet nothing inside the patches tells it: as a heap of patches, the
+# last panel and the portrait are the same. Each patch will have to be told where it was
 # ([chapter 4](04_vit.ipynb)).
 #
 # ## Unroll each patch
@@ -183,9 +182,9 @@ figures.show(*drawings.numbered(image, 2))
 # files.
 #
 # In code it's a single line, with `rearrange` from a small library called
-# [einops](https://einops.rocks). You write down the axes by name, with `b` for the images of a
-# batch. Brackets left of the arrow split an axis: `(gh p)` turns the height into `gh` patches
-# of `p` rows. Brackets right of it join axes, the last name changing fastest.
+# [einops](https://einops.rocks). You write down the axes by name, with `b` for the images of
+# a batch. Brackets left of the arrow split an axis: `(gh p)` turns the height into `gh`
+# patches of `p` rows. Brackets right of it join axes, the last name changing fastest.
 
 
 # %% tags=["teaches"]
@@ -254,11 +253,10 @@ print((three @ questions).tolist())
 # \mathbf{E} \in \mathbb{R}^{(P^2 C) \times D}, \quad i = 1, \dots, N
 # $$
 #
-# $\mathbf{x}_p^i$ is flat patch number $i$ of $N$. The small $p$ just says "patch"; the
-# large $P$ is its side in pixels, and $C$ is the number of channels. So $P^2 C$ follows
-# from how you cut: here it's 768.
-#
-# $D$ is yours to choose. It's how wide the network is, 192 in ViT-Ti.
+# $\mathbf{x}_p^i$ is flat patch number $i$ of $N$. The small $p$ just says "patch"; the large
+# $P$ is its side in pixels, and $C$ is the number of channels. So $P^2 C$ follows from how
+# you cut (here it's 768), while $D$ is yours to choose: it's the width of the network, 192 in
+# ViT-Ti.
 #
 # Here's the step in one picture, with three patches and the $\mathbf{E}$ of the real model.
 
@@ -271,17 +269,14 @@ figures.show(*drawings.embedding(picture, products))
 # %% [markdown]
 # ## A convolution asks them all
 #
-# Look for $\mathbf{E}$ in almost any published ViT, and you'll find a convolution instead.
-# It's the same product in disguise. A convolution puts a small array of weights, its
-# *kernel*, on the picture, multiplies what's under it, and adds up: one question, asked
-# in one place. Then it moves on and asks again.
+# Look for $\mathbf{E}$ in almost any published ViT, and you'll find a convolution instead. It
+# puts a small array of weights, its *kernel*, on the picture, multiplies what's under it, and
+# adds up. That's one question, asked in one place; then it moves on and asks again.
 #
-# Make the kernel as large as a patch, and move it by a whole patch at a time (its
-# *stride*). Now it asks every patch once. $D$ kernels ask all the questions in one call.
-# Each kernel is a column of $\mathbf{E}$, folded back into the shape of a patch.
-#
-# So there's a sliding window after all? Yes, but this one never looks across the edge of
-# a patch, and it's only at the entrance.
+# Make the kernel as large as a patch and move it by a whole patch at a time (its *stride*),
+# and it asks every patch once. So each kernel is a column of $\mathbf{E}$, folded back into
+# the shape of a patch. It's a sliding window after all, but one that never looks across the
+# edge of a patch.
 
 
 # %% tags=["teaches"]
@@ -334,9 +329,8 @@ print("computed in double precision, equal to 12 decimals")
 
 # %% [markdown] tags=["predict"]
 # But the real model's $\mathbf{E}$ expects `(p q c)`. So leave Hopper's patches in their
-# places, but give the model the numbers inside each patch in this wrong order. Its later layers
-# carry on as usual: `answer`, in a hidden cell, turns tokens into names. **What will it call
-# Grace Hopper now?**
+# places, but give the model the numbers inside each patch in this wrong order. **What will it
+# call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -363,8 +357,9 @@ for name, probability in answer(channel_first @ E + bias, top=2):
 
 
 # %% [markdown]
-# A window shade, and it's sure. What does it see? `paste` turns rows back into a
-# picture: it's the pattern of `patchify`, read from right to left.
+# A window shade, and it's sure. (`answer`, in a hidden cell, is the rest of the model.) What
+# does it see? `paste` turns rows back into a picture: it's the pattern of `patchify`, read
+# from right to left.
 
 
 # %%
@@ -388,23 +383,21 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# There it hangs, slats and all: in each patch, red, green and blue now lie one under another. And
-# it's nearly grey, because three neighbouring numbers of one colour are read as the red, green and
-# blue of one pixel. The network is fine. It read exactly what you wrote.
+# There it hangs, slats and all: in each patch, red, green and blue are now three bands, one
+# below another. And it's nearly grey, because three reds in a row are read as the red, green
+# and blue of one pixel. The network is fine. It read exactly what you wrote.
 #
-# So loaded weights punish this order at once. If you train from scratch, though, it's
-# harmless: training simply learns $\mathbf{E}$ [with its rows in that
-# order](#Reshape-and-permute-by-hand).
+# If you train from scratch, though, this order is harmless: training simply learns
+# $\mathbf{E}$ [with its rows in that order](#Reshape-and-permute-by-hand).
 #
 # > **Remember.** A shape says how many numbers there are, not which. Test every
-# > reordering with an image in which every mistake shows.
+# > reordering on an image with numbered pixels.
 #
 # ## What the real model asks
 #
-# Now open the real model. It learned 192 questions, and each is a kernel of 16×16 pixels
-# in three channels: a small colour picture. So here's the whole of $\mathbf{E}$. The
-# *liveliest* questions come first, those whose answers vary most over all patches of five
-# photographs (Hopper, a cat, a coffee, an astronaut, a rocket).
+# Now open the real model. It learned 192 questions, and each is a kernel of 16×16 pixels in
+# three channels: a small colour picture. So here's the whole of $\mathbf{E}$. The *liveliest*
+# questions come first, those whose answers vary most over the patches of five photographs.
 
 # %% tags=["hide-input"]
 names = ("hopper", "cat", "coffee", "astronaut", "rocket")
@@ -425,9 +418,9 @@ figures.show(*drawings.kernels(filters, liveliest, 3, seen))
 # Grey means "this pixel doesn't count", and each tile has its own scale. In the first
 # row you can read a few: plain colours, soft shadings. Further down it's mostly confetti.
 #
-# Look at the three large ones. **What do they ask?** Put it in words, and then let
-# Hopper's patches answer. The tokens are a matrix with a row for each patch and a column
-# for each question. Put one column back on the grid of patches, and it's a picture again.
+# Look at the three large ones. **What do they ask?** Put it in words, and then let Hopper's
+# patches answer. Each question has its own column in the tokens, with one answer per patch.
+# Put the column back on the grid of patches, and it's a picture again.
 
 # %%
 maps = rearrange(tokens[0], "(gh gw) d -> d gh gw", gh=14)
@@ -454,19 +447,19 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 # Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
 # no from the wall. And there she is, in one number per patch.
 #
-# Question 30 resembles the one from your pencil: *how much brighter are you on the right?* The left
-# edge of her shirt says yes, the right edge of her collar no. And question 75 asks how much
-# brighter you are at the top. Is that just a nice story? For 113 and 75 it's nearly the truth, for
-# 30 only part of it, [as the second reading checks](#Do-they-ask-that?).
+# Question 30 resembles the one from your pencil: *how much brighter are you on the right?*
+# The left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
+# how much brighter you are at the top. Are these just nice stories? [The second
+# reading](#Do-they-ask-that?) checks them: for 30 it's only part of the truth.
 
 # %% [markdown] tags=["predict"]
 # ## How many answers does it need?
 #
 # You've made the tokens, so the rest of the real model can take over. But does it need all
 # 192 answers? First, every patch keeps only its answers to the three liveliest questions.
-# For every other question, we replace each patch's answer by the average over the picture.
-# Then more questions come in, the liveliest first. **How many does it need before it says
-# "military uniform"?**
+# All its other answers are replaced by the average over the picture, so they no longer tell
+# patches apart. Then more questions come in, the liveliest first. **How many does it need
+# before it says "military uniform"?**
 #
 # * 3
 # * 8
@@ -516,20 +509,16 @@ assert names[3:5] == ["military uniform"] * 2 and uniforms == 0
 print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 
 # %% [markdown]
-# A tile roof, a space shuttle, a hat, and at 64 she's in uniform. For her, the liveliest third
-# will do. But it has to be the right third: in ten tries, 64 questions picked at random never
-# got there. The last panel shows the first of the ten. With all of them it's 87% and not the
-# 83% from the start, because our square is a wider cut than `classify` makes.
+# A tile roof, a space shuttle, a hat, and at 64 she's in uniform. For her, the liveliest
+# third will do. But it has to be the right third: in ten tries, just as many questions picked
+# at random never got there. (The last panel shows the first try. With all 192 it's a little
+# surer than at the start: our square is a wider cut than `classify` makes.)
 #
-# The portraits show how much of her those answers hold. To paint each, we mixed the
-# kernels of the questions that were asked, to come as close to the photograph as those
-# kernels can.
-# You'd know her from eight answers. You'd even know her in the red jacket that the random
-# questions gave her.
+# The portraits show how much of her those answers hold: each comes as close to the photograph
+# as a mixture of their kernels can. You'd know her from eight answers, and even in the red
+# jacket that the random questions gave her.
 #
-# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a
-# list of answers about one small square. How many does it need for a picture of yours? Put
-# the name of your file in place of this cup of coffee:
+# And a picture of yours? Put the name of your file in place of this cup of coffee:
 
 # %%
 yours = vitedu.data.photo("coffee")  # or yours = "my photo.jpg"
@@ -549,6 +538,10 @@ figures.show(*drawings.captioned(panels, 2, seen))
 
 # %% [markdown]
 # A worm, an eggnog, a clear soup, and only then an espresso.
+#
+# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a list
+# of answers about one small square. For Hopper it's 196 vectors of 192 answers, and the rest
+# of the model never sees anything else of her.
 #
 # ## What to take with you
 #

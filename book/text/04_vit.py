@@ -54,9 +54,9 @@ print(f"{len(weights)} arrays, {total:,} numbers")
 # %% [markdown]
 # You know most of this list. `patch_embed` is [chapter 1](01_images.ipynb), `attn` is
 # [chapter 2](02_attention.ipynb), and all of `blocks.0` is
-# [chapter 3](03_encoder.ipynb). (Eleven more blocks just like it are left out.) What you
-# haven't written yet is at the edges: a `cls_token`, a `pos_embed`, and at the very end a
-# `norm` and a `head`.
+# [chapter 3](03_encoder.ipynb). (Eleven more blocks just like it are left out. You can
+# [count them all with a pencil](#Counting-with-a-pencil).) What you haven't written yet is at
+# the edges: a `cls_token`, a `pos_embed`, and at the very end a `norm` and a `head`.
 #
 # **What's still missing between twelve blocks and a name? And how will you know that what
 # you've built is the real thing?**
@@ -110,8 +110,9 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # of the patches. She hasn't seen any of it herself. For twelve rounds she listens, to some
 # more closely than to others, and at the end you ask nobody but her.
 #
-# This vector is called the **class token**, and it's learned. Every photograph gets the same row on top of its 196. `expand` repeats it without copying:
-# there's only [one class token](#Whose-token-is-it?) in memory.
+# This vector is called the **class token**, and it's learned. Every photograph gets the same
+# row on top of its 196. `expand` repeats it without copying: there's only [one class
+# token](#Whose-token-is-it?) in memory.
 
 # %%
 cls_token = trained.cls_token.expand(len(patches), -1, -1)  # (b, 1, d)
@@ -138,8 +139,8 @@ def answer(x):
 
 
 # %% [markdown]
-# Every weight so far is a trained one, and only `pos_embed` is still missing. In chapter 3,
-# the whole network called Hopper a military uniform.
+# Every weight so far is a trained one, and only `pos_embed` is still missing. With it, in
+# chapter 3, Hopper was a military uniform. And now?
 
 # %%
 say(answer(x))
@@ -155,9 +156,8 @@ say(answer(x))
 #
 # If the network can't see where a patch was, the patch has to say so itself. That's what
 # `pos_embed` is for, a table with one learned row per token. Row 5 is added to token 5,
-# whatever it shows. (Tokens are counted as in chapter 2: the class token is 0, the top left
-# patch is 1.) These rows are the **position embeddings**, one of [several
-# kinds](#Four-kinds-of-positions).
+# whatever it shows. (The class token is token 0, the top left patch token 1.) These rows are
+# called **position embeddings**, and there are [several kinds](#Four-kinds-of-positions).
 #
 # Try it with a pencil. Two patches of plain blue sky are the same vector, $(1, 0)$ and
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
@@ -213,9 +213,9 @@ down = (most_alike // 14 - torch.arange(196) // 14).abs()
 print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 
 # %% [markdown]
-# Every single row is most like that of a patch right beside it, above or below. And in the middle map you see a bright
-# cross: the token's own row and column of the picture. Nobody drew that. The network has
-# discovered the grid.
+# Every single row is most like the row of a patch right beside it, above or below. And in the
+# middle map you see a bright cross: the token's own row and column of the picture. Nobody drew
+# that. The network has discovered the grid.
 #
 # ## Four equations, one class
 #
@@ -234,13 +234,14 @@ print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 figures.show(*drawings.equations())
 
 # %% [markdown]
-# Equations (2) and (3) are a block of [chapter 3](03_encoder.ipynb). In equation (4),
+# Equations (2) and (3) are the block of [chapter 3](03_encoder.ipynb). In equation (4),
 # $\mathbf{y} = \mathrm{LN}(\mathbf{z}_L^0)$, the 0 is row 0 after the last block: the class
 # token.
 #
-# Now write it as a class, whose defaults make it ViT-Ti/16. What you wrote before comes from `vitedu.plain`, and so does `initialise`, which
-# gives every weight its [first value](#Initial-values-and-a-trap). (The class token stays zero
-# at first; `pos_embed` gets small random numbers.)
+# Now write it as a class, whose defaults make it ViT-Ti/16. What you wrote before comes from
+# `vitedu.plain`, and so does `initialise`, which gives every weight its [first
+# value](#Initial-values-and-a-trap). (The class token starts at zero, `pos_embed` with small
+# random numbers.)
 
 # %%
 from vitedu.plain import EncoderBlock, PatchEmbedding, initialise
@@ -298,9 +299,8 @@ say(wrong(images))
 #
 # The number of heads appears in no shape: with three heads or with four, q, k and v are
 # 192 wide. And what has no weights, such as a GELU or a residual addition, doesn't
-# appear in the file at all. So a strict load proves less than it seems to. You need other
-# tests. Counting the weights isn't one: if names and shapes match, so does the count. (It
-# helps if you have no file. Then [use a pencil](#Counting-with-a-pencil).)
+# appear in the file at all. So a strict load proves less than it seems to, and you need other
+# tests. Here are two.
 #
 # ### The first loss
 #
@@ -318,17 +318,15 @@ print(f"loss {loss:.4f}, ln 1000 = {math.log(1000):.4f}")
 
 # %% [markdown]
 # All logits are zero, so every class gets the probability 1/1000, and the loss is
-# $\ln 1000$, whatever the picture and the label. If you get something else, perhaps your
-# head doesn't start at zero, or you've miscounted the classes, or summed the loss over the
-# batch.
+# $\ln 1000$, whatever you show it. If you get something else, perhaps your head doesn't start
+# at zero, or you've miscounted the classes.
 #
 # ### Somebody else's code
 #
-# The last test compares logits, number by number, with those of
+# The other test compares your logits with those of
 # [timm](https://github.com/huggingface/pytorch-image-models), a widely used library whose ViT
-# also reads the authors' own files. Both networks get the same photographs and the same random
-# weights. The head gets random ones, too, because with a head of zeros both would answer zero,
-# whatever their blocks do.
+# reads the authors' own files. Both networks get the same photographs and the same random
+# weights, even in the head: two heads of zeros would always agree.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -336,7 +334,7 @@ from vitedu.compat import import_timm
 TimmViT = import_timm().models.VisionTransformer
 _ = torch.manual_seed(0)
 
-# %%
+# %% tags=["hide-input"]
 ours, theirs = ViT().double(), TimmViT(embed_dim=192, num_heads=3).double()
 for weight in ours.parameters():
     nn.init.normal_(weight, std=0.2)
@@ -372,8 +370,8 @@ suspect.load_state_dict(weights, strict=True)
 say(suspect(images))
 
 # %% [markdown] tags=["predict"]
-# Hopper is still a military uniform, if only at 25%, and the cat is still a cat. It's the coffee,
-# now a coil, that can't be explained away. **Which line is wrong?**
+# Hopper is still a military uniform, if only at 25%, and the cat is still a cat. But the coffee
+# is now a coil, and there's no explaining that away. **Which line is wrong?**
 #
 # * the one with `expand`
 # * the one with `cat`
@@ -388,7 +386,7 @@ print("row 0 is the first patch:", torch.equal(rows[:, 0], patches[:, 0]))
 # The one with `cat`: it puts the class token behind the patches. So the answer is read from the
 # first patch, and every token gets a position that isn't its own.
 #
-# Photographs whose names you know are a test, too, then. Just don't stop at one.
+# So a photograph that you know is a test, too. Just don't stop at one.
 
 # %% tags=["hide-cell"]
 import copy
@@ -477,13 +475,13 @@ for bug, said in seen.items():
     print(f"{bug:18}" + "".join(f"{each:12}" for each in short).rstrip())
 
 # %% [markdown]
-# First loss and other code. The last four bugs of the list change no weight's name or shape,
-# and leave the first loss at $\ln 1000$, so only somebody else's code notices them. The one
-# bug that it misses is the random head: to compare, you give both networks the same weights,
-# and that overwrites the first values. The strict load found only the missing norm.
+# First loss and other code. The last four bugs change no weight's name or shape, and leave the
+# first loss at $\ln 1000$, so only somebody else's code notices them. But it misses the random
+# head, because the comparison gives both networks new weights, and the wrong first values are
+# gone. The strict load found only the missing norm.
 #
-# And the tanh? It looks harmless, and a published tutorial has it. But even if all answers are
-# right, the loss can't fall below [a floor](#A-tanh-behind-the-head), 0.8 for ten classes.
+# And the tanh? It looks harmless. But train with it, and even if every answer is right, the
+# loss can't fall below [a floor](#A-tanh-behind-the-head).
 #
 # ## What's in the photograph?
 #
@@ -515,7 +513,7 @@ def show_answers(photographs):
 
 # %% [markdown]
 # What were your guesses for the photographs at the top of the page? Here are the first three,
-# out of a folder of rubbish, [TrashNet](https://github.com/garythung/trashnet).
+# from [TrashNet](https://github.com/garythung/trashnet), a collection of photographed rubbish.
 
 # %%
 show_answers(new[:3])
@@ -534,8 +532,8 @@ show_answers(vitedu.preprocess(trained, min(rubbish.rglob("*.jpg"))))
 # like an envelope, and *carton*, the right word, comes second.
 
 # %% [markdown] tags=["predict"]
-# The last of the four at the top is Eileen Collins, the first woman to command a Space Shuttle. **What will your
-# class call the astronaut?**
+# The last of the four at the top is Eileen Collins, the first woman to command a Space
+# Shuttle. **What will your class call the astronaut?**
 #
 # * astronaut
 # * space shuttle
@@ -548,23 +546,23 @@ show_answers(new[3:])
 # %% [markdown]
 # It says *bobsled*. The runners-up are two helmets, so you can guess why: somebody in a
 # bright, padded suit, with a helmet. ImageNet has no class for an astronaut, and a softmax
-# has to hand out all of its 100% to the names that it has. (*Space shuttle* is one of them,
-# and there's one in the picture, at the right. It comes twelfth, with 1%.)
+# has to hand out all of its 100% to the names that it has. (*Space shuttle* is one of those
+# names, and you can see one behind her. But it comes twelfth, with 1%.)
 #
 # <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>
 #
-# What *should* a network say here? That's [the last exercise](#Exercises), and it isn't a
-# solved problem.
+# What *should* a network say here? That's [the last exercise](#Exercises), and an open problem.
 #
 # From pixels to names, that's your own code: the 35 lines or so of this page, and the
 # patches, attention and blocks that you wrote before. Here's the drawing from the start of
-# chapter 1 once more. Every box of it is yours.
+# chapter 1 once more. Every box in it is yours. (On the site, you can follow one patch through
+# it: [Walk](try.md#Walk).)
 
 # %% tags=["hide-input"]
 figures.show(*figures.network("network"))
 
 # %% [markdown]
-# And now **your photograph**. Put its path in the place of ours (in Colab, drop it into the
+# And now **your photograph**. Put its path in place of ours (in Colab, drop it into the
 # folder first), or [try it](try.md) in the browser.
 
 # %%
@@ -572,9 +570,8 @@ PHOTO = rubbish / "trash/trash81.jpg"  # or "dog.jpg"
 show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
-# Ours (picked, too) is a pale, crumpled scrap, and we'd have said *paper towel*, too. What
-# does it call yours? (On the site, the animation [Walk](try.md#Walk) follows one patch
-# through the network.)
+# Ours (again, we picked it) is a pale, crumpled scrap, and we'd have said *paper towel* as
+# well. What does your class call yours?
 #
 # ## What to take with you
 #
@@ -582,8 +579,7 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 #    blocks into a Vision Transformer; row 0, a norm and a linear layer give the answer.
 # 2. Without positions a photograph is a bag of patches, whatever the weights are.
 # 3. "All keys matched" proves little. Look at the first loss, compare your logits with
-#    those of somebody else's code, and try several photographs that you know: only they can notice
-#    wrong pixels.
+#    somebody else's code, and try several photographs that you know.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -631,7 +627,9 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # **7.** ★★★ What should a network say about the astronaut? A simple idea is a threshold: if
 # the largest probability is below it, answer "I don't know". Look for one that keeps
 # Hopper, cat and coffee but rejects the astronaut, a rocket (`photo("rocket")`), a
-# shuffled Hopper and pure noise: `say(model(2 * torch.rand(1, 3, 224, 224).double() - 1), ["noise"])`. Does it exist? Would you rely on it? What would you try instead?
+# shuffled Hopper and pure noise:
+# `say(model(2 * torch.rand(1, 3, 224, 224).double() - 1), ["noise"])`. Does it exist? Would you
+# rely on it? What would you try instead?
 #
 # ## Second reading
 #
@@ -640,7 +638,8 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # The class token has a 1 in front, and it's tempting to write the batch size there:
 # `nn.Parameter(torch.zeros(b, 1, d))`. You'd save the `expand`, and it all runs, at least
 # until a smaller batch comes along. Its rows all start at zero, but each gets gradients
-# only from its own place in the batch, so they drift apart. Here are three that differ, drawn at random, and the same photograph three times.
+# only from its own place in the batch, so they drift apart. Here are three that differ, drawn
+# at random, and the same photograph three times.
 
 # %% tags=["failure"]
 _ = torch.manual_seed(0)
@@ -804,6 +803,9 @@ print("the second count is that of the file")
 # say for which patch size. For ViT-L/16 you should get 304 million: 307 come out only with
 # patches of 32.
 #
+# If you have a file, the count tells you nothing new: where names and shapes match, so does
+# the count. It's for when you have none.
+#
 # Where are all these weights?
 
 # %% tags=["hide-input"]
@@ -839,8 +841,8 @@ figures.show(*drawings.shares(groups))
 #
 # ### A tanh behind the head
 #
-# Perhaps the tutorial had its tanh from the paper. For pre-training, the first long training
-# on a large collection, the paper's head is linear, tanh, linear: there the tanh is *between*
+# Where would such a tanh come from? Perhaps from the paper. For pre-training, the first long
+# training on a large collection, its head is linear, tanh, linear: there the tanh is *between*
 # two layers, and the logits stay unbounded. Behind the head it squeezes every logit into −1
 # to 1, and the largest stays the largest. What can be wrong with that?
 #
@@ -1027,8 +1029,8 @@ say(trained.head(y))
 # Without these biases, 6,912 weights and twelve names are missing, so the strict load and
 # the comparison go off. Residual additions have no weights, so only the comparison
 # sees them. And what do all three miss? Anything outside of the network: pixels from 0 to 1
-# in the place of −1 to 1, red and blue exchanged, labels in another order. For that you need
-# photographs whose names you know.
+# instead of −1 to 1, red and blue exchanged, labels in another order. For that you need
+# photographs that you know.
 #
 # </details>
 #

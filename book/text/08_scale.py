@@ -75,10 +75,9 @@ figures.show(*drawings.lives(accident, STEPS))
 #
 # Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
 # go and once with an accident halfway, as in the drawing. The learning rate warms up and
-# falls as in [chapter 5](05_mnist.ipynb). What we keep in the end is a running average
-# of the weights, which is less noisy than the last weights themselves. To compare two networks,
-# we take a *fingerprint* of their averages, a hash: change a single bit of the weights, and the
-# whole fingerprint changes.
+# falls as in [chapter 5](05_mnist.ipynb). At the end we keep a running average of the weights,
+# because it's less noisy than the last weights. To compare two networks, we take a
+# *fingerprint* of their averages, a hash: change a single bit, and the whole fingerprint changes.
 #
 # `state_dict` gives a network's weights by name; helpers such as `advance` are in folded cells.
 
@@ -149,16 +148,14 @@ print("checked: more than nine weights in ten differ")
 
 # %% [markdown]
 # Same seed, same data, same number of steps, and yet you got a different network. There was no
-# error, and the accuracy doesn't warn you: the interrupted run even reads more digits. But it
-# isn't the run that you planned. If you compare two recipes that way, you may be comparing two
-# accidents.
+# error. The accuracy doesn't warn you either: after a real accident you'd see the second line
+# alone, and 72% looks fine. But it isn't the run that you planned. If you compare two recipes
+# that way, you may be comparing two accidents.
 #
-# After a real accident you'd see the second line alone, and 72% looks fine. So the fingerprint
-# will be our judge on this page. **How do you train what doesn't fit into memory, on machines
-# that don't last, and still get the same weights?**
+# So the fingerprint will be our judge on this page. **How do you train what doesn't fit into
+# memory, on machines that don't last, and still get the same weights?**
 #
-# In the end you'll kill a run eight times. Will its fingerprint survive? (Only where numbers are
-# added in another order may the [last digits](#When-bytes-differ) differ.)
+# In the end you'll kill a run eight times, whenever you like. Will its fingerprint survive?
 #
 # ## What the weights leave out
 #
@@ -190,10 +187,10 @@ def put_back(run, saved):
 
 
 # %% [markdown] tags=["predict"]
-# `put_back`, in a folded cell, restores a run from such a file. Now we leave these things out,
-# one at a time, and finally everything but the weights. All runs take 60 more steps. How far
-# do their averaged weights end from those of the undisturbed run? Call the distance that this run
-# covers from start to end 100 percent. Losing the weights is the worst, of course.
+# `put_back`, in a folded cell, restores a run from such a file. Now we leave one thing out of the
+# file, or everything but the weights, and train to the end. How far do you end from the goal,
+# where the undisturbed run ended? (100 percent is the undisturbed run's whole way, from start to
+# goal.) Forgetting the weights is the worst, of course.
 #
 # **What's the worst to forget after them?**
 #
@@ -247,20 +244,18 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 # %% [markdown]
 # The number of the step! Forget a single integer, and you miss the goal by half of the whole
 # way. Forget everything but the weights, and it's hardly more. With nothing forgotten, you hit
-# it to the last bit. (*Random* is the state of the random numbers. The grey dots are three seeds,
-# the bars and accuracies their means.)
+# it to the last bit. (Each grey dot is a seed; bars and accuracies are means.)
 #
-# Now read the accuracies, at the right. Only the lost weights would have alarmed you. Without
+# Now read the accuracies at the right: only the lost weights would have alarmed you. Without
 # the step, the run even reads *more* digits. Its schedule begins anew, so the learning rate is
-# still high at the end. In a run this short, larger steps may simply get further.
+# still high at the end, and in a run this short, larger steps may simply get further.
 #
-# The average has nearly caught up by itself. The optimizer hasn't: Adam begins with empty means,
-# and takes another way.
+# The average has nearly caught up by itself. Adam hasn't: it began with empty means, and took
+# another way.
 #
-# And without the random numbers you train on the same images twice. There's a cure: give each
-# epoch a random order with a seed of its own, computed from the run's seed and the number of the
-# epoch. Then there's no random state to lose. ([Its price](#A-computed-order-and-its-price) is
-# small.)
+# And without the random numbers you train on the same images twice. There's a cure: compute the
+# order of each epoch from the run's seed and the number of the epoch. Then there's no random
+# state to lose, and [the price](#A-computed-order-and-its-price) is small.
 
 
 # %%
@@ -276,8 +271,8 @@ def rows_of(step, seed=0):
 # ## Cut the batch
 #
 # That was one run cut in two. Next, you cut a single step. The paper pretrains with 4,096 images
-# a step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). `vitedu.budget` counts the
-# memory of such a step, for a ViT-B/16 in float32:
+# a step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). How much memory is that,
+# for a ViT-B/16 in float32? `vitedu.budget` counts it:
 
 # %%
 for batch_size in (4096, 256, 32):
@@ -362,8 +357,10 @@ for one, other in zip(sliced.parameters(), uncut.parameters(), strict=True):
 print("checked: gradients agree to 1e-12, weights after the step to 1e-10")
 
 # %% [markdown]
-# Only a fingerprint could tell them apart. The next version looks just as good. It divides each
-# slice's *mean* loss by the number of slices.
+# That's rounding. We computed in float64, which has about sixteen digits, and slices add the same
+# numbers in another order. (In float32, which has about seven, expect a few 1e-7.)
+#
+# The next version looks just as good. It divides each slice's *mean* loss by the number of slices.
 
 # %% tags=["failure", "nbval-ignore-output"]
 careless, _ = twin()
@@ -380,8 +377,7 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 # %% [markdown]
 # The error is longer than the gradient itself! Each image of the last slice counts as much as
-# eight others. And in a mean of many images, most of their gradients cancel. In a mean of four
-# they don't, so that slice's gradient is much longer than the right one. Hugging Face's
+# eight others, and among only four images the gradients cancel far less. Hugging Face's
 # `transformers` [had this mistake](https://github.com/huggingface/transformers/pull/34191)
 # until October 2024, because slices of equally many texts differ in their number of tokens.
 #
@@ -390,14 +386,12 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 #
 # ## Cut the memory
 #
-# And if not even a slice fits? The backward pass goes through the network from the end to
-# the beginning, and each layer needs what it was given on the way forward. So the forward
-# pass keeps nearly everything that it computes.
+# And if not even a slice fits? On the way back, each layer needs what it was given on the way
+# forward. So the forward pass keeps nearly everything that it computes.
 #
 # *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
 # only the input of each block. When the backward pass arrives there, the block runs forward
-# again, and what it computes is used once and thrown away. (It shares no more than a name with
-# the file.)
+# again, and what it computes is used once and thrown away. (Despite its name, it writes no file.)
 
 
 # %%
@@ -462,37 +456,33 @@ print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
 # By this count it's a third: three parts of work become four. But count every multiply-add, and
-# it's only a quarter.
-# PyTorch doesn't repeat a block's last product, because the backward pass needs what goes into
-# it, but not what comes out.
+# it's only a quarter. PyTorch doesn't repeat a block's last product, because the backward pass
+# doesn't need its result.
 #
-# And the memory? After the forward pass, less than a tenth is kept. Even at the peak, while a
-# block runs again, it's about a sixth. The gradient is the same to the last bit, and so the
-# fingerprint would be, too.
+# And the memory? Even while a block runs again, you need only about a sixth. The gradient is the
+# same to the last bit, and so the fingerprint would be, too.
 #
-# For ViT-B/16, a slice of 32 images took 5.2 GB without it. And with it?
+# For ViT-B/16, a slice of 32 images took 5.2 GB. And now?
 
 # %%
 need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
 print(f"{need.total / 1e9:.1f} GB")
 
 # %% [markdown]
-# Most of what's left is the weights, their gradients and Adam's means.
+# Most of that is the weights, their gradients and Adam's means.
 #
 # ## Share the work
 #
-# Slices needn't wait for each other. Give every machine a copy of the network and a slice
-# of the batch, and let them compute at the same time. Afterwards each needs the sum of
-# all their gradients, and computing it is called an *all-reduce*. Then all of them take
-# the same step, and the copies stay equal. From now on we say *process*: a running program,
-# on whichever machine.
+# Slices needn't wait for each other. Give each of several *processes* (running programs, on one
+# machine or many) a copy of the network and a slice of the batch. They compute at the same
+# time, and then add up their gradients until each has the sum: an *all-reduce*. All take the same
+# step, so the copies stay equal.
 #
 # Take four processes, each with a gradient of a million numbers. If each sends it to the three
 # others, that's three million numbers per process. Can it be fewer?
 #
-# Put them in a ring, and cut each gradient into four *chunks*. In the panels, a row is a
-# process and a column a chunk. All the gradients are ones, so a 3 means that three
-# processes are in the sum. A red frame marks what has just arrived.
+# Put them in a ring, and cut each gradient into four *chunks*. All the gradients are ones, so a 3
+# means that three processes are in the sum. A red frame marks what has just arrived.
 
 # %% tags=["hide-input"]
 held = torch.ones(4, 4)
@@ -509,12 +499,12 @@ figures.show(*drawings.ring(torch.stack(frames)))
 
 
 # %% [markdown]
-# In each round, a process sends one chunk to the next process, which adds it to its own and
-# passes on the sum. After three rounds, every chunk is finished somewhere: a 4. The last three
-# rounds only hand those sums around.
+# In each round, every process sends one chunk to the next, which adds it to its own and passes on
+# the sum. After three rounds, every chunk is finished somewhere: a 4. The last three rounds only
+# hand those sums around.
 #
-# That's six rounds of a quarter of a million, so each process sends one and a half million
-# numbers instead of three. With $p$ processes and a gradient of $m$ numbers, it's
+# In six rounds of a quarter of a million, each process sends one and a half million numbers
+# instead of three. With $p$ processes and a gradient of $m$ numbers, it's
 # $2 \, (p - 1) / p \cdot m$: less than $2m$, however many machines you have. No method can
 # send less, as [Patarasuk and Yuan 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove.
 # The folded cells below have the ring in code.
@@ -560,9 +550,8 @@ print("checked: everyone has the sum, and the picture shows how")
 # %% [markdown]
 # ### Two processes at work
 #
-# Now for two real processes. They have to agree on the images without exchanging a word. You
-# already have the cure: both compute the same order with `rows_of`, and each takes every second
-# image of it.
+# Now for two real processes. How do they share the images without a word? You already have the
+# cure: both compute the same order with `rows_of`, and each takes every second image.
 
 
 # %% tags=["hide-input"]
@@ -591,10 +580,10 @@ def worker(share, count, divide_by):
 #     weight.grad /= 2
 # ```
 #
-# We take ten steps in two Python programs, done *right*, and then with two mistakes that people
-# really make. In the run "same images", both processes take the first share. In the run "sum",
-# nobody divides by two. The goal is where a single process ends, if it takes the same ten steps
-# on whole batches. Call the distance from its first weights to its last 100 percent.
+# We take ten steps in two Python programs, done *right*, and then with two mistakes that are easy
+# to make. In the run "same images", both processes take the first share. In the run "sum", nobody
+# divides by two. Now the goal is where a single process ends after the same ten steps on whole
+# batches, and 100 percent is its whole way.
 #
 # **Which mistake ends further from the goal?**
 #
@@ -687,13 +676,15 @@ for name, ends in found.items():
 
 # %% [markdown]
 # None of them raises an error. Done right, two processes end where one does, except for the
-# last digits. (So don't expect equal fingerprints here.) With the same images you end at 109%,
-# further from the goal than you began, and about as far as with ten steps on [other
-# images](#Half-a-batch). The second process worked for nothing. The sum hardly matters, because
-# Adam divides by the gradient's size. (Without Adam? Exercise 1.)
+# last digits. They differ by more than 1e-15, because Adam [rescales even rounding
+# noise](#When-bytes-differ). (So don't expect equal fingerprints here.)
 #
-# PyTorch's own version is called [DDP](#DDP-and-FSDP). (Are two processes [twice as
-# fast](#What-sharing-brings)?)
+# With the same images you end at 109%, further from the goal than you began, and about as far as
+# with ten steps on [other images](#Half-a-batch). The second process worked for nothing. The sum
+# hardly matters, because Adam divides by the gradient's size. (Without Adam? Exercise 1.)
+#
+# And is it faster? On our two processors, two processes once trained a larger ViT [1.4 times as
+# fast](#What-sharing-brings) as one. PyTorch's own version is called [DDP](#DDP-and-FSDP).
 #
 # ## Killed while saving
 #
@@ -713,12 +704,11 @@ except RuntimeError as error:
 # %% [markdown]
 # Suppose you wrote it under the name of your last checkpoint, as [PyTorch's own
 # example](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
-# does. Then both are gone: opening a file for writing empties it. (That example also saves
-# nothing but weights and epoch: too little for Adam.)
+# does. Then both are gone: opening a file for writing empties it.
 #
-# So write to a second file beside it, make sure it's all on the disk, and only then
-# give it the name. If the program dies, the renaming has happened completely or not at all.
-# (What about [a power cut](#Beyond-a-rename)?)
+# So write to a second file beside it, make sure it's all on the disk, and only then rename it.
+# If the program dies, the renaming has happened completely or not at all. (What about [a power
+# cut](#Beyond-a-rename)?)
 
 
 # %%
@@ -746,10 +736,13 @@ def program(path):
 
 
 # %% [markdown]
-# Now we start `program` as a process of its own, and kill it with SIGKILL, the signal that no
-# program can catch: no goodbye, no cleaning up. Then we start it again with the same command. In
-# the list below, each number is a step, and the kill comes up to 30 milliseconds after it, so it
-# may hit one of the next steps.
+# ### Kill it yourself
+#
+# Now `program` runs as a process of its own, and you kill it with SIGKILL, the signal that no
+# program can catch: no goodbye, no cleaning up. Then the same command starts it again.
+#
+# You pick the moments. Each number in the list is a step, below 110. The kill comes up to 30
+# milliseconds later: in one of the next steps, or during a save.
 
 # %% tags=["hide-input"]
 LIFE = """
@@ -790,14 +783,15 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
 # Each new start goes back to the last whole checkpoint. What's light red has to be done again:
-# that's the price of an accident. Look at kills on a grey line: after some of them (in our run at 40 and at 55),
-# the next start begins one grey line earlier. The file for that step didn't have its name yet, and
-# the old one was still whole. (The picture can't tell whether the writing had begun. In [a harder
-# test](#Beyond-a-rename) it had in 12 of 20 kills, and the weights were still equal.)
+# that's the price of an accident.
 #
-# And where did our run end? We compare it with the same steps in one go, and print the two
-# fingerprints from the top above them. (With images from `rows_of` it's another run, so only
-# look within each pair.)
+# Now look at our kills at 40 and 55. A save was due, yet the next start begins one grey line
+# earlier: the new file didn't have its name yet, and the old one was still whole. (Had the writing
+# begun? In [a harder test](#Beyond-a-rename) it had, in most of the kills, and the weights were
+# still equal.)
+#
+# Has the fingerprint survived? Here are the two from the top, and then the same steps of `program`
+# in one go and killed. (These take their images from `rows_of`, so compare within each pair.)
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -824,9 +818,12 @@ for ours, theirs in zip(*pair, strict=True):
 print("checked: Adam's means are the same bytes as well")
 
 # %% [markdown]
-# At the top, one accident was enough for two different fingerprints. Now there were eight, and
-# nobody could tell from the result that they ever happened: the same bytes, and Adam's means
-# agree as well. (That's on [one processor with one thread](#When-bytes-differ).)
+# At the top, one accident gave you another network, and nothing warned you. Here the program died
+# eight times, and nothing in the result shows it: the same bytes, and Adam's means agree as well.
+#
+# You needn't believe us. Put the meanest moments that you can think of into the list, and run the
+# notebook again. On [one processor with one thread](#When-bytes-differ), we bet that the last two
+# lines will still be the same.
 #
 # ## What to take with you
 #
@@ -846,8 +843,8 @@ print("checked: Adam's means are the same bytes as well")
 #    all the same?
 # 5. Why must a checkpoint never be written over the last one?
 #
-# You now know how a large network is trained on several machines with nothing lost on the way.
-# But somebody may have done that before you and given the weights away. **How do you get
+# You now know how to train a large network on several machines and lose nothing on the way. But
+# somebody may have done that before you and given the weights away. **How do you get
 # their trained network into your own class?** That's [chapter 9](09_weights.ipynb).
 #
 # ## Exercises
@@ -1122,8 +1119,8 @@ else:
 # And sometimes a disk returns bytes that it was never given. So the package's checkpoints
 # end with a hash of everything before it, and a file whose hash doesn't match is rejected.
 #
-# In the package, the command that began a run also resumes it. The folded cell below names the
-# record of its harder test.
+# In the package, the command that began a run also resumes it. In its harder test, 12 of 20 kills
+# came during a write. The folded cell below names the record.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 record = results.read("kill-and-resume")

@@ -91,17 +91,17 @@ print(f"IoU on {len(new)} new pictures: {iou:.0f}%")
 print(f"if patches knew their true shares: {iou_of(best, truth):.0f}%")
 
 # %% [markdown]
-# These eight pictures are new, and the white lines are the work of that one column. (It reads
-# what the patches hold after one of the twelve blocks.) It isn't fooled by stripes on the
-# ground, or by a bar lying across the shape. Compare with the thin dark lines, which are the
-# true outlines: the star has lost its points, though only their tips are thinner than a patch.
+# These eight pictures are new, and the white lines are the work of that one column. Stripes on
+# the ground don't fool it here, nor does a bar lying across the shape. The thin dark lines
+# are the true outlines: the star has lost its points, though only their tips are thinner than a
+# patch.
 #
 # The number is the *intersection over union*, IoU: take all pixels inside the true outline or
 # inside ours, and ask what share of them is inside both. Patches can't draw a perfect
 # outline: even if each of them knew exactly how much of it is shape, we'd reach only 92%.
 #
 # **How much does a classifier know about *where* things are, and how little does it take to
-# get it out?** We'll ask for outlines with masks and without, then for boxes, then for a count.
+# get it out?**
 #
 # ## A head for every patch
 #
@@ -151,17 +151,16 @@ assert iou > 70
 print("check: the weights are the lowest point, and the outlines are found")
 
 # %% [markdown]
-# The column of ones is the bias. (With thousands of rows, $\lambda$ hardly holds it back, so it
-# needn't be the 100 of chapter 13.) That's the whole head, 193 numbers. We put each answer at
-# the middle of its patch, and blend neighbouring answers in between. We draw the line where the
-# result crosses one half.
+# The column of ones is the bias. That's the whole head, 193 numbers. We put each answer at the
+# middle of its patch, blend neighbouring answers in between, and draw the line where the result
+# crosses one half.
 
 # %% [markdown] tags=["predict"]
 # ## Which block, how many pictures?
 #
-# After which block did we read the tokens? Early ones are close to pixels, and at the end the
-# network knows most about the picture. And would a thousand masks be better than our forty? We've
-# tried all twelve blocks with 10, 40 and 1,000 pictures, three times each, and measured on 200 new
+# After which block should we read the tokens? Early ones are close to pixels, and at the end the
+# network knows most about the picture. And would a thousand masks beat our forty? We've tried
+# all twelve blocks with 10, 40 and 1,000 pictures, three times each, and measured on 200 new
 # ones. **Which outlines are better?**
 #
 # * those from forty pictures, after a block in the middle
@@ -173,18 +172,17 @@ everything = 100 * truth.double().mean().item()
 figures.show(*beyond.by_block(record, everything))
 
 # %% [markdown]
-# The forty, read in the middle. Block 7 is best, so that's the one we took. (We chose on the
-# pictures that we test on, but its neighbours are hardly worse. Pale dots are single runs; the
-# dashed line calls every pixel shape.)
+# The forty, read in the middle: 82% against 77%. Block 7 is best, so that's where we read. (We
+# chose it on the pictures that we test on, but its neighbours are hardly worse.)
 #
 # Why not earlier? After one block a token has looked around just once, and the same texture
 # can be shape in one picture and ground in the next. Towards the end the outlines get worse
-# again. Perhaps tokens turn to what the classifier needs, *what* is in the picture, and let
-# go of where it ends.
+# again. Perhaps the tokens turn to what the classifier needs, *what* is in the picture, and
+# let go of where it ends.
 #
 # So if you read the right block, forty pictures are nearly as good as a thousand. Read the
-# first or the last one, and even a thousand are worse than ten in the middle. From forty
-# pictures on, [four blocks side by side](#Four-blocks-at-once) do better still.
+# first or the last block, and even a thousand are worse than ten in the middle.
+# ([Four blocks side by side](#Four-blocks-at-once) can do better still.)
 
 # %% [markdown]
 # ## Without any mask
@@ -241,9 +239,8 @@ figures.show(*beyond.first_component(hopper[0], first))
 # %% [markdown]
 # The corners! Everywhere else, the number is nearly the same. A dozen tokens there are more than
 # ten times as long as the others. They're the giants of [chapter 15](15_inside.ipynb), where you
-# moved them out of the picture. (There they were four. Here there are more, probably because
-# resized positions spread each corner over several patches.) A principal component follows the
-# largest differences, and nothing differs as much as these few tokens from all the rest.
+# moved them out of the picture. A principal component follows the largest differences, and
+# nothing differs as much as these few tokens from all the rest.
 #
 # No error message tells you. The cure is to give all tokens length 1, so that only their directions
 # count. `interpret.components` does that, paints the giants grey, and shows the first three
@@ -277,15 +274,14 @@ figures.show(*beyond.colours({name: pairs[name] for name in NAMES}, maps))
 # %% [markdown]
 # Nobody drew a mask, nobody named a thing. Face, cap, jacket and flag come apart; so do the
 # coffee, the inside of the cup and the saucer. The cat is blurred, but you can find its eyes and
-# its nose. The colours themselves mean nothing, and they're chosen anew for each photograph.
+# nose. The colours themselves mean nothing, and each photograph has its own.
 # ([Why block 11?](#Which-block-for-what))
 
 # %% [markdown]
 # ## Boxes from eight pictures
 #
 # An outline says which pixels are shape. It doesn't say how many shapes there are: two discs
-# that touch are one region. To count, you need a box for each, so we go to
-# a laboratory.
+# that touch are one region. To count, you need a box round each. So off to the laboratory.
 
 # %% tags=["hide-cell"]
 embedded = files("vitedu.data") / "bccd"  # twelve of the 364
@@ -320,23 +316,22 @@ figures.show(*beyond.cells(slide[0], true, KINDS, "drawn by people"))
 # %% [markdown]
 # That's blood under a microscope, from the [BCCD
 # set](https://github.com/Shenggan/BCCD_Dataset) (MIT licence; twelve of its pictures come
-# with the package). People have drawn boxes round red cells, white cells, which are stained
-# violet, and the small platelets. Look closely: they haven't drawn all of them.
+# with the package). People have drawn boxes round the red cells, the white cells (stained
+# violet) and the small platelets. Look closely: they've missed a few.
 #
 # How can a patch know about a box that's larger than itself? We ask each token two
 # questions, as the detector FCOS does ([Tian et al.
 # 2019](https://arxiv.org/abs/1904.01355)). *Are you near the middle of a red cell?* And if
 # so, *how far is it to the box's four edges?*
 #
-# "Near the middle" becomes a number, the *centreness*. With distances $l$, $t$, $r$ and
-# $b$ to the left, top, right and bottom edge, it's
+# **Take a pencil.** A box reaches from 0 to 10 in both directions, and a patch has its middle
+# at $(2, 5)$. Across, it's 2 from the nearer edge and 8 from the farther: $\frac28$. Down, it's
+# halfway: $\frac55$. Multiply the fractions and take the root. What's your number?
+#
+# It's the patch's *centreness*: 1 in the middle of the box, 0 on an edge. With distances $l$,
+# $t$, $r$ and $b$ to the left, top, right and bottom edge, you've just worked out
 #
 # $$ c = \sqrt{\frac{\min(l, r)}{\max(l, r)} \cdot \frac{\min(t, b)}{\max(t, b)}} . $$
-#
-# In the middle, both fractions are 1. On an edge, one of them is 0.
-#
-# **Take a pencil:** a box reaches from 0 to 10 in both directions, and a patch has its
-# middle at $(2, 5)$. What are the four distances, and what's its centreness?
 
 
 # %% tags=["teaches", "hide-cell"]
@@ -358,9 +353,9 @@ box_targets(torch.tensor([[2.0, 5.0]]), torch.tensor([[0.0, 0.0, 10.0, 10.0]]))
 
 
 # %% [markdown]
-# (2, 5, 8, 5), and the root of $\frac28 \cdot \frac55$ is ½. For each of the three kinds of
-# cell, `box_head` (unfold it, and `box_targets` above) is our ridge head twice: once for the
-# centreness, and once for the distances. It learns from eight pictures, no more.
+# One half, and beside it the four distances. For each of the three kinds of cell, our `box_head`
+# is two ridge heads, one for the centreness and one for the distances. (Unfold it, and
+# `box_targets` above.) It learns from eight pictures, no more.
 
 
 # %% tags=["hide-cell"]
@@ -409,16 +404,16 @@ figures.show(*beyond.cells(slide[0], loose, KINDS, "one for each token"))
 
 
 # %% [markdown]
-# Almost seven hundred. A cell a hundred pixels wide covers some forty patches, and for a white
-# cell, each of the central ones proposes nearly the same box. The red boxes are everywhere, even on
-# bare ground.
+# Almost seven hundred. A cell a hundred pixels wide covers some forty patches, and most of
+# the central ones propose a box. For a white cell, it's much the same box each time. The red boxes are
+# everywhere, even on bare ground.
 #
 # ## One box for each cell
 #
 # So we keep the best of each crowd: take the box with the highest score, drop all that
 # overlap it too much (here: with an IoU above 0.3), and go on with the rest. It's called
-# *non-maximum suppression*; you can unfold its nine lines. Of those it leaves, we keep the ones
-# with a high enough score.
+# *non-maximum suppression*, and you can unfold its nine lines. Of the boxes it leaves, we keep
+# those with a high enough score.
 
 
 # %% tags=["teaches", "hide-cell"]
@@ -434,8 +429,7 @@ def suppress(boxes: Tensor, scores: Tensor, most: float = 0.5) -> Tensor:
 
 
 # %% [markdown]
-# Now compare with the boxes that people drew. One of ours is right if its IoU with one of theirs
-# is at least one half.
+# One of our boxes is right if its IoU with a box that people drew is at least one half.
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 CUTS = 0.45, 0.35, 0.2  # the score from which a box of each kind counts
@@ -468,20 +462,20 @@ print("check: red and white cells are found, and none of them twice")
 
 # %% [markdown]
 # Both white cells are found, though our heads have seen ten times as many red ones. White
-# cells are large and violet, and mostly alone. Of our eleven red boxes, seven fit one of the
-# eighteen red cells. The others lie mostly between two cells, and we've even missed the single
-# pale cell at the lower right.
+# cells are large, violet and mostly alone. Of the eighteen red cells we've found only seven.
+# Our other red boxes are mostly between two cells, and we've even missed the single pale cell at
+# the lower right.
 
 # %% [markdown] tags=["predict"]
 # ## But can it count?
 #
-# One picture proves little, and what a doctor wants is simpler: how many? So in each of the
-# set's 72 test pictures we count the boxes of [our best head](#Average-precision), a small MLP
-# that has learned from all 205 training pictures. Its rival never looks at a picture: it always
-# gives the average of those 205, which for red cells is 11.6. **Who counts red cells better?**
+# One picture proves little. So in each of the set's 72 test pictures we count the boxes of
+# [our best head](#Average-precision), a small MLP that has learned from all 205 training
+# pictures. Its rival never looks: it always gives their average, which for red cells is 11.6.
+# **Who counts red cells better?**
 #
 # * the MLP
-# * the one who always says 11.6
+# * the rival, who always says 11.6
 # * there's hardly any difference
 
 # %% tags=["hide-input"]
@@ -501,25 +495,24 @@ for place, kind in enumerate(blood.class_names):
     print(f"{dull.mean():8.1f}{gap:+8.2f} ± {error:.2f}")
 
 # %% [markdown]
-# There's hardly any difference, and that's sobering: our MLP is off by 3.3 red cells a picture,
-# and a rival who never looks by 3.1. (The ± is the standard error over the 72 pictures, and a
-# larger dot stands for several of them.) Heads from ten pictures, much like yours from eight,
-# are worse for red cells and platelets. Nearly every picture has one white cell, so there's
-# little to win. Only for platelets does counting pay.
+# There's hardly any difference, and that's sobering. Per picture, our MLP (one seed) is off by 3.3
+# red cells, and a rival who never looks by 3.1. The gap is well inside its standard error (the ±).
+# (A larger dot stands for several pictures.)
+# Nearly every picture has one white cell, so there's little to win. Only for platelets does it
+# pay to look. Heads from ten pictures, much like yours, are well behind the rival on red cells.
 #
 # It's a bit unfair: the "true" numbers miss cells that nobody boxed, in some pictures all of them.
-# Still, without this dull rival we'd never have known.
+# Still, without the rival we'd have been proud of our MLP.
 #
 # ## Your own photograph
 #
-# Back to outlines, now without any mask: you point at one patch and ask which others are
-# like it. That's the cosine of [chapter 3](03_encoder.ipynb), after bringing all tokens to one
-# length and subtracting their mean (without the giants).
+# Now for a line round anything you like, with no masks and nothing to fit. You point at one patch
+# and ask which others are like it. That's the cosine of [chapter 3](03_encoder.ipynb), after
+# bringing all tokens to one length and subtracting their mean (without the giants).
 #
 # Take a photograph with a few large things in it, and put
-# `Image.open("mine.jpg").convert("RGB")` in the place of our astronaut. Then point at three
-# of the things, each by the row and column of one patch, counted from 0 to 31. We read the
-# tokens after block 9; try others.
+# `Image.open("mine.jpg").convert("RGB")` in place of `photo("astronaut")`. Then point at three
+# things by the row and column of a patch, counted from 0 to 31. We read block 9; try others.
 
 # %%
 mine = square(photo("astronaut"))
@@ -534,11 +527,17 @@ figures.show(*beyond.pointed(mine, POINTED, alike))
 
 # %% [markdown]
 # Each line is where the likeness to the framed patch crosses one half, a limit that we set by hand.
-# They're ragged, and much of the suit and part of the shuttle stay outside, but even the badge is
-# cut out of the suit. All of that comes from a network that was only ever asked for one word.
+# The lines are ragged, and much of the suit and part of the shuttle stay outside. But follow the
+# red line: it takes the face and leaves nearly all the hair. The blue line even goes round the
+# badge, to keep it out of the suit.
 #
-# On the site, pick your own patch. In another photograph there, one on the rocket finds the towers
-# beside it, too.
+# On the site, just click. In another photograph there, a patch on the rocket finds the towers
+# beside it, too. And this shows your photograph in its components:
+#
+# ```python
+# colours = interpret.components(large, 2 * mine[None] - 1, block=after)
+# figures.show(*beyond.colours({"mine": mine}, colours))
+# ```
 
 # %% tags=["hide-input"]
 told = {}
@@ -568,14 +567,17 @@ beyond.Kin(told)
 #
 # ## The end of the road
 #
-# That's all we have, so look back for a moment. You began with a photograph in 196 squares
-# that nobody could read. You wrote attention for one query, then an encoder, then a class
-# that loads 5.7 million weights and names your own photograph. You trained 7,850 weights to
-# read digits, killed a run and got the same bytes back, sorted waste, and saw a ViT and a
-# ResNet beat each other by turns. You found tokens in the corners that nobody had planned,
-# and moved them. And whenever a number looked good, you asked how it could fool you.
+# You began with a photograph in 196 squares that nobody could read. Now you point at one square
+# of your own photograph, and the network draws a line, ragged as it is, round what it belongs to.
 #
-# The network is yours now, down to its last matrix. **What will you ask it next?**
+# In between you wrote attention for one query, then an encoder, then a class that loads 5.7
+# million weights. You killed a run and got the same bytes back, sorted waste, and saw a ViT and a
+# ResNet beat each other by turns. You found giants in the corners that nobody had planned, and
+# when they came back today, you knew them. And whenever a number looked good, you asked how it
+# could fool you.
+#
+# The network is yours now, down to its last matrix. It was trained to say one word, and you got
+# outlines, colours and boxes out of it. **What will you ask it next?**
 #
 # ## Exercises
 #
@@ -619,7 +621,8 @@ for count in (10, 20, 40, 100, 300, 1000):
 
 # %% [markdown]
 # With four blocks the head has 769 weights. Ten pictures are too few for so many. From forty
-# on, four blocks beat any single one.
+# on, four blocks beat any single one. In the figure, pale dots are single runs, and the dashed
+# line calls every pixel shape.
 #
 # ### Average precision
 #
@@ -741,7 +744,8 @@ for place, block in enumerate((7, 12)):
 # %% [markdown]
 # After block 7 there are no giants yet, and it hardly matters. After block 12 there are, and
 # the normalised tokens come out ahead. (It's one draw of 24 pictures, so don't make much of
-# two points.)
+# two points.) At 512 pixels we met a dozen giants in place of these four, probably because
+# resized positions spread each corner over several patches.
 #
 # ### What the set doesn't say
 #

@@ -7,12 +7,11 @@ import vitedu
 # %% [markdown]
 # # The encoder
 #
-# In [chapter 2](02_attention.ipynb) every patch took one look around. One look isn't
-# enough. To see a uniform, one patch has to notice the braid on the cap, another the
-# face below it, and then something has to put the two together. So our network looks
-# around twelve times, in twelve *blocks*. Together they're the *encoder*. By the end of
-# this page you'll have written such a block, poured a real model's weights into it, and
-# watched the word "uniform" form inside.
+# In [chapter 2](02_attention.ipynb) every patch took one look around. One look isn't enough. To see
+# a uniform, one patch has to notice the braid on the cap, another the face below it, and then
+# something has to put the two together. So our network looks around twelve times, in twelve
+# *blocks*: the *encoder*. By the end of this page you'll have written such a block, poured a real
+# model's weights into it, and watched the word "uniform" form inside.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -52,14 +51,12 @@ alone = vitedu.load("ViT-Ti/16").double().patch_embed(2 * picture[None] - 1)
 figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 
 # %% [markdown]
-# The framed patch is a piece of Grace Hopper's cap. On the right, the lighter a patch
-# is, the more its vector points the same way as that piece's. (The scale is their cosine:
-# 1 if they point exactly the same way.) Nobody has looked around yet, so the jacket is as
-# light as the cap: dark cloth is dark cloth.
+# The framed patch is a piece of Grace Hopper's cap. On the right, the lighter a patch is, the more
+# its vector points the same way as that piece's. (The scale is their cosine.) Nobody has looked
+# around yet, so the jacket is as light as the cap: dark cloth is dark cloth.
 #
-# Now let's look around, with attention layers and nothing else: 24 brand-new, untrained
-# ones, as many as the paper's Large model has. `fresh`, from a hidden cell, gives each
-# its [first, random weights](#First-values).
+# Now let's look around, with attention layers and nothing else: 24, as many as the paper's Large
+# model has, with [random weights](#First-values). (`fresh`, from a hidden cell, draws them.)
 
 # %%
 from vitedu.plain import MultiHeadAttention
@@ -89,12 +86,11 @@ figures.show(*drawings.likeness(None, streams, CAP))
 
 
 # %% [markdown]
-# Fog. One layer still leaves a hint of the jacket. After two, the map is a single light
-# grey: face, flag and wall all look like the cap.
+# Fog. One layer still leaves a hint of the jacket. After two, the map is a single light grey.
 #
-# Could a later layer still use some faint difference? Subtract the average token from
-# every token, and compare the size of what's left with the size of the tokens. That
-# ratio is the *spread*. At spread 0, all 196 vectors are equal.
+# Could a later layer still use some faint difference? Subtract the average token from every
+# token, and compare the size of what's left with the size of the tokens. That ratio is the
+# *spread*: at 0, all 196 vectors are equal.
 
 
 # %%
@@ -114,14 +110,13 @@ for passed in range(6):
     print(f"layers passed: {passed}   spread: {told}")
 
 # %% [markdown]
-# Our numbers have sixteen digits, and after four layers they're used up. The other twenty
-# layers receive 196 copies of one vector, and nothing they compute can bring Hopper back.
-# So our question is: **what do you have to put around attention so that you can stack it
-# twelve times?**
+# Our numbers have sixteen digits, and after four layers they're used up. The other twenty layers
+# receive 196 copies of one vector. So our question is: **what do you have to put around attention
+# so that you can stack it twelve times?**
 #
 # ## Why it turns to fog
 #
-# The shares that a token gives are positive and sum to 1. So it takes home an
+# The shares that a token hands out are positive and sum to 1. So what it takes home is an
 # *average* of values, and averages are closer together than the values were.
 #
 # Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 2)$ and $(2, 4)$. Each gives itself
@@ -129,9 +124,8 @@ for passed in range(6):
 #
 # $$\tfrac12 (4, 0) + \tfrac14 (0, 2) + \tfrac14 (2, 4) = (2.5, 1.5).$$
 #
-# The mean of the three, $(2, 2)$, stays where it is. But the first token was 2 away from it
-# in each coordinate, and now it's only ½ away: a quarter. The next layer leaves a quarter of
-# the quarter.
+# The mean of the three, $(2, 2)$, stays where it is. But the first token was 2 away from it in each
+# coordinate, and now it's only ½ away: a quarter. The next layer leaves a quarter of the quarter.
 
 # %% tags=["hide-input", "margin"]
 mix = torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)  # rows sum to 1
@@ -139,31 +133,35 @@ three = torch.tensor([[4.0, 0], [0, 2], [2, 4]])  # (t, d)
 figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
-# Couldn't a learned matrix stretch the differences again? It would have to stretch more and
-# more: tokens that are alike get almost equal attention, so the next average is blurrier
-# still. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the
-# weights aren't too large, each layer shrinks the spread faster than the one before.
+# Couldn't a learned matrix stretch the differences again? It would have to stretch more each time:
+# the more alike tokens are, the more evenly they share their attention.
+# [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the weights aren't too large,
+# each layer shrinks the spread faster than the one before.
 #
 # ## Add, don't replace
 #
-# The cure is tiny. A layer shouldn't *replace* its input with its output. It should
-# *add* the two:
+# The cure is tiny. A layer shouldn't *replace* its input with its output. It should *add* the two:
 #
 # $$\mathbf{z} \leftarrow \mathbf{z} + f(\mathbf{z}),$$
 #
 # where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer.
 #
-# Take up your pencil again. Now the first token becomes $(4, 0) + (2.5, 1.5) = (6.5, 1.5)$,
-# and the mean $(2, 2) + (2, 2) = (4, 4)$. Token and mean are 2½ apart in each coordinate,
-# where averaging alone left ½. The difference has survived.
+# Take up your pencil again, and add to each token what it took home:
 #
-# Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody
-# erases anything. In a Transformer, that page is called the *residual stream*. A layer that
-# reads from it and adds to it is a *residual branch*, and the plus sign is a *residual
-# connection*. With these, [He et al. 2016](https://arxiv.org/abs/1512.03385) trained
-# networks of more than a hundred layers, the ResNets.
+# | | first token | mean | how far apart | compared with the mean |
+# |:---|:---|:---|:---|:---|
+# | at the start | $(4, 0)$ | $(2, 2)$ | 2 | as large |
+# | averaged | $(2.5, 1.5)$ | $(2, 2)$ | ½ | a quarter |
+# | added | $(6.5, 1.5)$ | $(4, 4)$ | 2½ | five eighths |
 #
-# So here are our 24 layers again, each with a plus sign. The differences will survive. But
+# Compared with the mean, averaging alone leaves a quarter of the difference, adding five eighths.
+#
+# Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody erases
+# anything. In a Transformer, that page is the *residual stream*. A layer that reads from it and
+# adds to it is a *residual branch*, and the plus sign a *residual connection*
+# ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
+#
+# So here are our 24 layers again, each with a plus sign. The differences should survive. But
 # **how large will the tokens be?**
 #
 # * about as before
@@ -206,34 +204,30 @@ for layer in layers:
 compare({"+ add": z})
 
 # %% [markdown]
-# The table gives the size of a typical number, compared with the start, and the spread. A
-# spread of 21% is no longer fog. But look at the size!
+# The table gives the size of a typical number, compared with the start, and the spread. A spread of
+# 21% is no longer fog. But look at the size!
 #
-# Your pencil has shown you why: the layer added a copy of the mean, so the mean doubled.
-# Averaging shrinks only the differences. The part that all tokens share comes out of a layer
-# at about full size, and the plus sign adds it once more. (Not quite a doubling in each layer:
-# it's [about $\sqrt2$](#First-values).)
+# Your pencil has shown you why. Averaging shrinks only the differences. What all tokens share comes
+# out at full size, and the plus sign adds it once more. Each of our layers multiplies the size by
+# [about $\sqrt2$](#First-values), and that soon makes thousands.
 #
 # ## Every token at one size
 #
-# Does so large a stream do any harm? Here's how much of its attention a patch gives to its
-# favourite, on average:
+# Is that harmful? Here's how much of its attention a patch gives to its favourite, on average:
 
 # %% tags=["hide-input"]
 print(largest_shares(lambda z: z))
 
 
 # %% [markdown]
-# It becomes all or nothing. Large tokens make large scores, and a softmax of large
-# scores picks a single winner. From chapter 2 you know that such a softmax hardly
-# learns.
+# It becomes all or nothing. Large tokens make large scores, and a softmax of large scores picks a
+# single winner. From chapter 2 you know that such a softmax hardly learns.
 #
-# So let's give each branch tokens of a standard size to read. For each token, subtract
-# the mean of its numbers, then divide by their standard deviation.
+# So let's give each branch tokens of a standard size. For each token, subtract the mean of its
+# numbers, then divide by their standard deviation.
 #
-# Take the token $(3, 1)$. Its mean is 2, which leaves $(1, -1)$. The standard deviation is 1,
-# so that's the result. Now take $(30, 10)$, ten times as large. It leaves $(10, -10)$, the
-# standard deviation is 10, and out comes $(1, -1)$ again. Only the pattern is left.
+# Take the token $(3, 1)$. Subtract its mean, 2, and you have $(1, -1)$. The standard deviation is 1,
+# so that's the result. Ten times as large, $(30, 10)$ gives the same: only the pattern is left.
 #
 # This is *layer normalisation*
 # ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), LN for short. For a token
@@ -242,9 +236,8 @@ print(largest_shares(lambda z: z))
 #
 # $$\text{LN}(\mathbf{x})_i = \gamma_i\, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta_i.$$
 #
-# The scales $\gamma_i$ and the shifts $\beta_i$ are learned, and begin as ones and zeros.
-# The small constant $\epsilon$ is there for tokens like $(4, 4)$: their standard deviation is
-# 0, and without it you'd divide by zero.
+# The scales $\gamma_i$ and the shifts $\beta_i$ are learned, and begin as ones and zeros. Without
+# the small constant $\epsilon$, you'd divide by zero for tokens like $(4, 4)$.
 
 
 # %%
@@ -263,9 +256,8 @@ assert torch.allclose(layer_norm(x), nn.LayerNorm(192, eps=1e-6)(x))
 print("the same as nn.LayerNorm")
 
 # %% [markdown]
-# Where do we put it? At the entrance of each branch, which then reads a normalised copy while
-# the stream itself stays as it is. The second loop tries the norm alone, without the plus
-# sign.
+# Where do we put it? At the entrance of each branch, which then reads a normalised copy; the stream
+# itself stays as it is. The second loop tries the norm alone, without the plus sign.
 
 # %%
 z = tokens
@@ -278,14 +270,12 @@ for layer in layers:
 compare({"norm, but no add": alone, "+ norm": z})
 
 # %% [markdown]
-# Now a layer's output no longer grows with the stream, so after 24 layers the stream is only [about five
-# times](#First-values) its size. The plus sign looks after the differences, the norm after the
-# size. Drop the plus sign, and it's fog again. (That the spread is the same with and without
-# norms is a coincidence, as [other random weights](#First-values) show.)
+# Now a layer's output no longer grows with the stream, so after 24 layers the stream is only
+# [about five times](#First-values) its size. And attention stays open: even a patch's favourite
+# gets no more than a few percent.
 #
-# And attention stays open: the favourite of a patch gets 4% in the first layer and about 1% in
-# the last, where even shares would be half a percent. A new layer has hardly an opinion yet, and
-# that's how it should begin.
+# The plus sign looks after the differences, the norm after the size. Drop the plus sign, and
+# it's fog again.
 
 # %% tags=["hide-cell"]
 print(largest_shares(layer_norm))
@@ -293,30 +283,27 @@ print(largest_shares(layer_norm))
 # %% [markdown]
 # ## Then think for yourself
 #
-# By now the cap's patch has heard about the braid, but it hasn't *done* anything with it. Attention
-# decides who is heard, but what it brings home has only gone through matrices and been averaged. So
-# a patch can hear that there's braid above it and a face below, but it can't conclude "so this is a
-# cap".
+# By now the cap's patch has heard about the braid above it and the face below. But what attention
+# brings home has only gone through matrices and been averaged, and that can't conclude "so this is
+# a cap".
 #
-# Take the smallest conclusion there is: *these two numbers differ*. We want 1 for
-# $(2, 1)$ and $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or
-# without a bias. Both pairs add up to $(3, 3)$, so their results would need the same sum,
-# and $1 + 1$ isn't $0 + 0$.
+# Take the smallest conclusion there is: *these two numbers differ*. We want 1 for $(2, 1)$ and
+# $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or without a bias. The first
+# two tokens have the same sum as the last two, so their results would too, and $1 + 1$ isn't
+# $0 + 0$.
 #
-# But compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU),
-# and add. Then $(2, 1)$ gives $1 + 0$, $(1, 2)$ gives $0 + 1$, and the other two give 0.
-# Matrix, bend, matrix: that's all it takes.
+# But compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU), and add.
+# Try it on all four: matrix, bend, matrix is all it takes.
 #
-# So the block gets a second branch, which works on each token alone: the MLP, short for
-# *multi-layer perceptron*.
+# So the block gets a second branch, which works on each token alone: the MLP, or *multi-layer
+# perceptron*.
 #
 # $$\text{MLP}(\mathbf{x}) = \text{GELU}(\mathbf{x} \mathbf{W}_1 + \mathbf{b}_1)\, \mathbf{W}_2 + \mathbf{b}_2 .$$
 #
-# The matrix $\mathbf{W}_1$ turns the token's $D$ numbers into more of them, in the paper
-# $4D$; $\mathbf{W}_2$ brings them back to $D$; $\mathbf{b}_1$ and $\mathbf{b}_2$ are
-# biases. The bend is a [GELU](#GELU,-exact-or-not)
-# ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)), a ReLU with its corner
-# rounded off.
+# The matrix $\mathbf{W}_1$ turns the token's $D$ numbers into more of them, in the paper $4D$, and
+# $\mathbf{W}_2$ brings them back; $\mathbf{b}_1$ and $\mathbf{b}_2$ are biases. The bend is a
+# [GELU](#GELU,-exact-or-not) ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)), a
+# ReLU with its corner rounded off.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*drawings.activations())
@@ -336,8 +323,8 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# So who talks to whom? Give each part six random tokens and wiggle one of them: which outputs
-# move? The coloured squares tell you.
+# So who talks to whom? Give each part six random tokens and wiggle one of them. The coloured squares
+# tell you which outputs move.
 
 # %% tags=["hide-input"]
 from torch.autograd.functional import jacobian
@@ -357,18 +344,17 @@ figures.show(*drawings.influence(touches))
 #
 # ## Two equations, two lines
 #
-# Put the parts together. A block reads the stream through a norm, lets the tokens talk, and
-# adds what comes out. Then it reads again, lets each token think, and adds. Here are the
-# paper's equations (2) and (3), each above its line of code:
+# Put the parts together. A block reads the stream through a norm, lets the tokens talk, and adds
+# what comes out. Then it reads again, lets each token think, and adds. The paper's equations (2) and
+# (3) say just that:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.block())
 
 
 # %% [markdown]
-# The stream runs down at the left. Block $\ell$ finds $\mathbf{z}_{\ell-1}$ in the stream and leaves
-# $\mathbf{z}_\ell$ behind; $\mathbf{z}'_\ell$ is what's there halfway. MSA is multi-head
-# attention.
+# Block $\ell$ finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
+# $\mathbf{z}'_\ell$ is what's there halfway. MSA is multi-head attention.
 
 
 # %% tags=["teaches"]
@@ -388,9 +374,9 @@ class EncoderBlock(nn.Module):
 
 
 # %% [markdown]
-# The output has the shape of the input, so you can stack as many as you like. In the
-# drawing of the whole network, your block is the dashed frame, used $L$ times. **How many
-# norms does a network of twelve blocks have: twelve, 24 or 25?**
+# The output has the shape of the input, so you can stack as many as you like. In the drawing of
+# the whole network, your block is the dashed frame. **How many norms does a network of twelve
+# blocks have: twelve, 24 or 25?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("encoder"))
@@ -399,14 +385,13 @@ figures.show(*figures.network("encoder"))
 sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
-# Two in each block make 24. The last one comes after block twelve: nothing has
-# normalised the stream itself so far, so that's done once, before an answer is read from it. (Why
-# not [put the norms in the stream](#Norm-first-or-last)?)
+# Two in each block, and one after the last, where an answer is read from the stream. (Why not [put
+# the norms in the stream](#Norm-first-or-last)?)
 #
 # ## Is it the real thing?
 #
-# ViT-Ti/16, the model from chapter 1, has twelve trained blocks. Build twelve of your own,
-# pour in the trained weights, and put your blocks in the place of the originals.
+# ViT-Ti/16, the model from chapter 1, has twelve trained blocks. Build twelve of your own, pour in
+# the trained weights, and put yours in the place of the originals.
 
 # %%
 mine = nn.Sequential(*[EncoderBlock(192, 3, 768) for _ in range(12)])
@@ -420,11 +405,8 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 
 
 # %% [markdown]
-# You've written the real thing. PyTorch's block, with its defaults, is [a different
-# one](#Somebody-else's-block).
-#
-# And the fog? Here's the cap's map after twelve layers of attention alone, after twelve of your
-# blocks with new weights, and after your twelve trained ones.
+# You've written the real thing. (PyTorch's block, with its defaults, is [a different
+# one](#Somebody-else's-block).) Do your blocks lift the fog? You'll see that in the last picture.
 
 
 # %% tags=["hide-cell"]
@@ -436,29 +418,15 @@ def embed(x):
 
 start = embed(hopper)
 
-# %% tags=["hide-input"]
-with torch.random.fork_rng():
-    torch.manual_seed(0)
-    new = [fresh(EncoderBlock(192, 3, 768)) for _ in mine]
-stacks = {"attention alone": nn.Sequential(*layers[:12])}
-stacks |= {"new blocks": nn.Sequential(*new), "trained blocks": mine}
-streams = {name: stack(start)[0] for name, stack in stacks.items()}
-figures.show(*drawings.likeness(None, streams, CAP))
-
-# %% [markdown]
-# New blocks leave a mist. After the trained ones it has lifted: the cap stands out, this time
-# without the jacket. (The four black corners are [giants](#How-much-does-a-block-write?).)
-
 # %% [markdown] tags=["predict"]
 # ## Take one part out
 #
 # Does a block need all of its parts? Take one out of every block, and ask about Hopper, a cat
-# and a cup of coffee. "No norms" means all 25, the one after block 12, too.
+# and a cup of coffee. ("No norms" means all 25.)
 #
-# One thing to know: the model reads its answer from one extra token, *row 0*, which belongs to
-# no patch. It's the class token of the drawing.
-# Where it comes from, and the positions that are added to the tokens, are for [chapter
-# 4](04_vit.ipynb).
+# One thing to know: the model reads its answer from one extra token, *row 0*, which belongs to no
+# patch. It's the class token of the drawing, and [chapter 4](04_vit.ipynb) shows where it comes
+# from.
 #
 # **Which part, left out, has to give exactly the same answer for all three photographs, down
 # to the last percent?**
@@ -533,17 +501,15 @@ figures.show(*drawings.parts(shown, given, beside))
 # Attention. Without it row 0 never hears about any patch, so every photograph is the same
 # jigsaw puzzle.
 #
-# The other three look, and still go wrong, each in its own way. For the first two, the columns
-# on the right tell you how. They give the size of Hopper's tokens after block 12, compared with
-# the start, and the spread. (We've left out the picture's four corners, whose tokens are
-# [giants](#How-much-does-a-block-write?).)
+# The other three do look, and each goes wrong in its own way. The columns on the right give the size
+# of Hopper's tokens after block 12, compared with the start, and their spread. (We've left out the
+# picture's corners, whose tokens are [giants](#How-much-does-a-block-write?).)
 #
-# * Without **plus signs** it's fog again: the spread is 0, and all that's left of a photograph
-#   is a single vector.
-# * Without **norms** it isn't fog (24% is low, but far from 0). But the stream is 18 times as
-#   large as it should be, and the network is sure of nonsense, such as a slide rule in the cup.
-# * Without **MLPs** row 0 still looks: the cat gets 13%, the others 15%. But it draws the
-#   same conclusion every time.
+# * Without **plus signs** it's fog again: all that's left of a photograph is a single vector.
+# * Without **norms** the stream grows far too large, and the network is sure of nonsense, such
+#   as a slide rule in the cup.
+# * Without **MLPs** row 0 still looks (the cat's percentage differs), but it draws the same
+#   conclusion every time.
 #
 # None of these networks was trained that way. One that was might find a way around it.
 #
@@ -551,14 +517,12 @@ figures.show(*drawings.parts(shown, given, beside))
 #
 # ## Watch the answer form
 #
-# After twelve blocks the network says "military uniform". But when does it know? Let's ask it
-# early.
+# After twelve blocks the network says "military uniform". But when does it know?
 #
-# Normally, row 0 is read after block 12. The last norm and a matrix called the *head* turn it
-# into 1,000 scores, one per class: the *logits*, which a softmax turns into probabilities.
-# But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0 has the same
-# shape all the way, and you can hand it to the head after any block. `stream`, from a hidden
-# cell, returns what's there after each.
+# Normally, the last norm and a matrix called the *head* turn row 0 into 1,000 scores, one per
+# class: the *logits*. But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0
+# has the same shape all the way, and you can hand it to the head after any block. `stream`, from a
+# hidden cell, returns what's there after each.
 
 
 # %% tags=["hide-cell"]
@@ -605,25 +569,18 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # %% [markdown]
 # Only after block 11, and then at once with 86%.
 #
-# Before the first block everything is a crayfish. Row 0 hasn't looked at anything yet; it's
-# a learned vector, the same for every picture. After two blocks all three are a barrel.
+# Before the first block everything is a crayfish: row 0, a learned vector, hasn't looked at anything
+# yet. Up to block 8 the head only guesses. Then something close comes up, and at last the thing
+# itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup, then the espresso.
 #
-# Then the columns part, but up to block 8 the head only guesses: a hook, a chain, a teddy for
-# the cat.
+# This trick is the *logit lens* ([nostalgebraist
+# 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens); on ViTs,
+# [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the head was trained to
+# read the stream at its end. When it says "hook" halfway, there may be a uniform in the stream that
+# it can't read yet.
 #
-# From block 9 on the names come closer, the cat's one block later. First comes something close,
-# then the thing itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup,
-# then the espresso in it.
-#
-# This trick is known as the *logit lens* ([nostalgebraist
-# 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens);
-# on ViTs, [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the
-# head was trained to read the stream at its end. When it says "hook" halfway,
-# there may be a uniform in the stream that it can't read yet.
-#
-# Still: you've just watched a network make up its mind. And what goes through its head when it
-# sees a photograph of *yours*? Put the name of your file in place of this rocket on its launch
-# pad:
+# What goes through the network when it sees a photograph of *yours*? Put the name of your file in
+# place of this rocket on its launch pad:
 
 # %%
 yours = vitedu.data.photo("rocket")  # or yours = "my photo.jpg"
@@ -634,16 +591,46 @@ pictures = {"yours": (image[0] + 1) / 2}
 figures.show(*drawings.answers(pictures, {"yours": guesses(image)}))
 
 # %% [markdown]
-# Poles, more than anything, and then a drilling platform: a steel tower stands on either side.
+# Poles, mostly, and then a drilling platform. (Look at the steel towers on either side.)
+#
+# ## The fog lifts
+#
+# Here's the map of Hopper's cap for the last time: on top after twelve layers of attention alone, and
+# after twelve of your blocks with new weights; below after four, eight and twelve of your trained
+# blocks, with what the head says there.
+
+# %% tags=["hide-input"]
+with torch.random.fork_rng():
+    torch.manual_seed(0)
+    new = [fresh(EncoderBlock(192, 3, 768)) for _ in mine]
+stacks = {"attention alone": nn.Sequential(*layers[:12])}
+stacks["new blocks"] = nn.Sequential(*new)
+streams = {name: stack(start)[0] for name, stack in stacks.items()}
+for n in (4, 8, 12):
+    streams[f"{n}: {said['Hopper'][n][0]}"] = stream(hopper)[n][0]
+figures.show(*drawings.likeness(picture, streams, CAP))
+
+# %% [markdown]
+# Attention alone is fog. New blocks leave a mist: the patches stay apart, but the blocks haven't
+# learned yet which of them belong together.
+#
+# Now watch the jacket. After block 4 it's still nearly as light as the cap's dark cloth. After block
+# 8 it has gone dark, and what lights up is the cap: dark cloth, gold badge, white top. Nobody ever
+# marked a cap for this network; it has only learned to name photographs. And the head still says
+# "hook"!
+#
+# Four blocks later the head says what you'd say. (That's one patch of one photograph. The black
+# corners are [giants](#How-much-does-a-block-write?).) From fog to a uniform: two lines of code,
+# twelve times over, and you wrote them.
 #
 # ## What to take with you
 #
-# 1. Attention averages, so a stack of nothing else makes all tokens equal; a branch that
-#    *adds* to the stream keeps their differences.
-# 2. A norm at the entrance of each branch keeps the stream's size in check; then attention
-#    lets the tokens talk, and the MLP lets each of them think.
-# 3. A block is two lines of code with four parts: take one out of every
-#    block of a trained network, and it talks nonsense without raising an error.
+# 1. Attention averages, so a stack of nothing else makes all tokens equal; a branch that *adds* to
+#    the stream keeps their differences.
+# 2. A norm at the entrance of each branch keeps what it reads at one size; attention lets the tokens
+#    talk, and the MLP lets each of them think.
+# 3. A block is two lines of code with four parts: take one out of every block of a trained network,
+#    and it talks nonsense without raising an error.
 #
 # Can you answer these? ([Answers](#Solutions))
 #
@@ -653,9 +640,9 @@ figures.show(*drawings.answers(pictures, {"yours": guesses(image)}))
 # 4. Where are the 25 norms of a network with twelve blocks?
 # 5. Why is it always a jigsaw puzzle without attention?
 #
-# You can now turn 196 tokens into 196 better ones, as often as you like. But where does row 0
-# come from, and who tells the blocks where a patch was? **What's still missing between twelve
-# blocks and a name?** That's [chapter 4](04_vit.ipynb).
+# You can now turn 196 tokens into 196 better ones. But where does row 0 come from, and who tells the
+# blocks where a patch was? **What's still missing between twelve blocks and a name?** That's
+# [chapter 4](04_vit.ipynb).
 #
 # ## Exercises
 #
@@ -709,7 +696,7 @@ figures.show(*drawings.answers(pictures, {"yours": guesses(image)}))
 # of the norm and the first values have to be chosen together.
 # [Chapter 4](04_vit.ipynb) has the first value of every weight in the network.
 #
-# And the two spreads of 21%? Here they are for four other seeds:
+# And the two spreads of 21%, with norms and without? Here they are for four other seeds:
 
 # %% tags=["hide-input"]
 with torch.random.fork_rng():
@@ -724,7 +711,8 @@ with torch.random.fork_rng():
         print(f"seed {seed}: {told}")
 
 # %% [markdown]
-# With norms it's nearly the same each time. Without them it's a matter of chance.
+# With norms it's nearly the same each time. Without them it's a matter of chance, so that the two
+# agree on this page is a coincidence.
 #
 # ### Somebody else's block
 #
@@ -946,8 +934,8 @@ for name, image in images.items():
     print(f"{name:7} patches {longest.tolist()}: {told}")
 
 # %% [markdown]
-# They're the four corners of the picture, every time, and block 8 blows them up. (In the map of
-# the trained blocks above they're black: their cosines with the cap's patch are even below 0,
+# They're the four corners of the picture, every time, and block 8 blows them up. (In the last
+# map above they're black: their cosines with the cap's patch are even below 0,
 # where that scale ends.) [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found
 # such giants in much larger ViTs, usually in patches with little to see. They suggest
 # that the network uses these tokens as scratch paper, and that it's better to add a few

@@ -38,7 +38,7 @@ def test_likeness_has_one_scale_beside_a_picture_and_in_a_row(beside):
     streams = {str(n): torch.randn(196, 4) for n in range(3)}
     picture = torch.rand(3, 28, 28) if beside else None
     figure, alt = encoder.likeness(picture, streams, 0)
-    assert figure.axes[0].get_gridspec().ncols == (2 if beside else 3)
+    assert figure.axes[0].get_gridspec().ncols == 3
     for panel in figure.axes[beside : 3 + beside]:
         assert panel.images[0].get_clim() == pytest.approx((0, 1))
         assert {frame.get_bbox().bounds for frame in panel.patches} == {

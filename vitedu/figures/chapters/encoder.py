@@ -65,7 +65,7 @@ def likeness(
     frame = divmod(patch, COLUMNS)
     if picture is not None:
         alt = f"A photograph with one patch framed. {alt}"
-        return maps(picture, drawn, name, alt, frame, 2, colors)
+        return maps(picture, drawn, name, alt, frame, colors=colors)
     figure, panels = chart(WIDTH, 2.4, 1, len(drawn), squeeze=False)
     for axes, (title, each) in zip(panels.flat, drawn.items(), strict=True):
         shown = axes.imshow(each.numpy(), cmap=colors, vmin=0, vmax=1)

@@ -536,8 +536,9 @@
     });
 
     penOn(original, () => isSample && wipe(), () => {
-      if (!model) return;
-      picture = digitOn(original);
+      const drawn = model && digitOn(original);
+      if (!drawn) return; // a stroke's first point may leave no ink
+      picture = drawn;
       pixels = vitedu.pictures.normalise(picture, model.preprocess);
       change();
     });

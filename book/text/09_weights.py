@@ -77,8 +77,8 @@ figures.show(*drawings.answers(seen, before, after))
 # %% [markdown]
 # Above each photograph is the right answer, and below it what the six numbers make of it.
 # They're the mean and standard deviation of ImageNet's pixels, one pair per colour, and
-# you'll find them in nearly every tutorial on images. But this network wants its pixels
-# from −1 to 1, and with these numbers they go from about −2.1 to 2.6.
+# you'll find them in nearly every tutorial. But this network wants its pixels from −1 to 1,
+# and with these numbers they run from about −2.1 to 2.6.
 #
 # So Grace Hopper's uniform becomes a mask, and the coffee a candle. There's no error and no
 # warning, and the network is quite sure of its candle. If you'd tried only the cat, you
@@ -94,12 +94,14 @@ figures.show(*drawings.answers(seen, before, after))
 #
 # ## One matrix, four names
 #
-# A file with trained weights is called a *checkpoint*. In chapter 4 it fitted your class
-# at once, because the names you used there are those of the library timm. But each library has
-# its own names for the parts, and its own way to lay out the numbers.
+# A file with trained weights is called a *checkpoint*. In chapter 4 it fitted your class at
+# once, because you'd taken the names of the parts from the library timm. But each library
+# has its own names, and its own way to lay out the numbers: its own *dialect*.
 #
-# So the same weights come in many *dialects*. Here are ours in four of them. Open such a file,
-# and you get a dict from names to arrays, which PyTorch calls a `state_dict`.
+# Here are our weights in four dialects. This book's `convert` wrote all the files, even the
+# `.npz` in the dialect of the paper's authors. ([The file they
+# published](#The-file-they-published) is one command away, if you're online.) Open one, and
+# you get a dict from names to arrays, which PyTorch calls a `state_dict`.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import warnings
@@ -166,27 +168,25 @@ table = [
 figures.show(*drawings.dialects(table))
 
 # %% [markdown]
-# The dark green part is our matrix, and the arrows say which of its axes is for the inputs
-# and which for the outputs. The bold line takes it out of the array `x`. Three things can
-# differ:
+# The dark green part is our matrix, the arrows name its axes, and the bold line takes it
+# out of the array `x`. Three things can differ:
 #
 # * **The name.** That's only text. Between timm's arrays and torchvision's, nothing else
 #   differs.
 # * **What's stacked.** timm and torchvision stack the matrices of queries, keys and
-#   values into one tall array, where the values come last. The other two keep three arrays.
-# * **The order of the axes.** The authors use JAX, Google's library. A matrix of weights,
-#   or *kernel*, is stored as (in, out) there, and they compute $x W$. PyTorch stores (out,
-#   in) and computes $x A^\top$ with $A = W^\top$. So from JAX to PyTorch, you have to
-#   *transpose* every matrix.
+#   values into one tall array, with the values last. The other two keep three arrays.
+# * **The order of the axes.** The authors use JAX, Google's library. There, a matrix of
+#   weights, or *kernel*, is stored as (in, out), and you compute $x W$. PyTorch stores (out,
+#   in) and computes $x A^\top$ with $A = W^\top$. So you have to *transpose* every matrix.
 #
 # The authors also split the outputs by head: `i` is for the inputs, `heads` is 3, and `hd`,
 # the numbers per head, is 64. So only the authors' array tells you how many heads there are.
 #
 # ## A dialect in two small functions
 #
-# Let's read the authors' file, because it differs from ours in all three ways. Here's what it
-# holds. The other eleven blocks are left out, and so are arrays of a single axis, which only need
-# another name. (The "…" is `Transformer/encoderblock_0`.)
+# Let's read the authors' dialect, because it differs from ours in all three ways. Here's its
+# first block, and what's outside the blocks. (Arrays of a single axis are left out: they
+# only need another name. The "…" is `Transformer/encoderblock_0`.)
 
 # %%
 authors = {
@@ -200,9 +200,9 @@ for name, array in authors.items():
         print(f"{tuple(array.shape)!s:18} {short}")
 
 # %% [markdown]
-# Begin with the matrix from the figure. As in [chapter 1](01_images.ipynb), `rearrange` takes
-# the axes as they are, left of the arrow, and as they should be, right of it. Do we get timm's
-# matrix?
+# Begin with the matrix from the figure. As in [chapter 1](01_images.ipynb), `rearrange` has
+# the old order of the axes on the left of the arrow, and the new order on the right. Do we
+# get timm's matrix?
 
 # %%
 from einops import rearrange
@@ -300,7 +300,7 @@ state = translate(authors)
 print(len(authors), "arrays of theirs,", len(state), "of ours")
 
 # %% [markdown]
-# Now give the result to your class from chapter 4 (in float64, to keep rounding out of it):
+# Now give the result to your class from chapter 4 (in float64, so that rounding is no excuse):
 
 # %%
 from vitedu.plain import ViT
@@ -312,10 +312,9 @@ logits = mine(images)
 say(logits)
 
 # %% [markdown]
-# It looks good. But so did the cat, so let's ask another program. timm can read `authors.npz`,
-# too, with code of its own. We give it the photographs, not our tensor, so it also scales, crops
-# and normalises them itself. (Given our wrong pixels, it would say candle, too.) Its logits are in
-# `reference`.
+# It looks good. But so did the cat, so let's ask another program. timm can read
+# `authors.npz`, too, with code of its own. We hand it the photographs, not our tensor: given
+# wrong pixels, it would see a candle as well. Its logits are in `reference`.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -354,11 +353,11 @@ assert all(array.is_floating_point() for array in state.values())
 print("checked: if both get timm's tensors, the difference is below 1e-10")
 
 # %% [markdown]
-# All the arrays are the same, and the logits agree to one part in ten million, which is only
-# the rounding of the pixels. (If yours disagree, here's [how to find the
+# All the arrays are the same, and the logits agree to one part in ten million. The rest is
+# rounding in the pixels, which came in float32. (If yours disagree, here's [how to find the
 # place](#When-the-logits-disagree).)
 #
-# And the network that saw a candle is found out, because timm started from the photographs.
+# And the candle is caught, because timm started from the photographs.
 #
 # ## One forgotten line
 #
@@ -366,7 +365,7 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 # shows how many there are. But what about a mistake *in* the arrays?
 
 # %% [markdown] tags=["predict"]
-# In `in_our_order`, suppose you join the heads of `out/kernel`, but forget to transpose it.
+# Suppose `in_our_order` joins the heads of `out/kernel`, but forgets to transpose it.
 # **What will happen?**
 #
 # * the strict load refuses the arrays
@@ -388,30 +387,29 @@ say(broken(images))
 # shapes, and a square matrix keeps its shape when you transpose it. Every block has four
 # square ones: queries, keys and values, before you stack them, and the output.
 #
-# And some things have no array at all. The arrays alone can't tell you
-#
-# * **how many heads** there are, except in the authors' dialect;
-# * **which GELU** it is. The authors' code has an approximation with a tanh, while
-#   PyTorch computes the exact one unless you ask;
-# * **the epsilon** of each LayerNorm, the tiny number that keeps it from dividing by
-#   zero. In timm's ViT it's $10^{-6}$, and PyTorch's default is $10^{-5}$;
-# * **how to prepare a photograph**: its size, the crop, the filter, mean and deviation,
-#   and whether red or blue comes first.
-#
-# And if you get one of them wrong, nothing complains.
+# And some things have no array at all: the number of heads (except in the authors' dialect),
+# the kind of GELU, the *epsilon* that keeps LayerNorm from dividing by zero, and everything
+# about how to prepare a photograph. If you get one of them wrong, nothing complains.
 #
 # ## What does a silent mistake cost?
 #
-# Let's go wrong on purpose, in ten ways. (By *right* we mean the way timm runs this
-# checkpoint. Some of the ten are only another library's habits.)
+# Let's go wrong on purpose, in ten ways. *Right* means the way timm runs this checkpoint, and
+# some of the mistakes are only another library's habits:
 #
-# * Three are in the settings of the network: twelve heads instead of three, the tanh GELU,
-#   and an epsilon of $10^{-5}$.
-# * Five are in the photograph: ImageNet's mean and deviation, pixels from 0 to 1, bilinear
-#   resizing, the whole photograph *squashed* to 224×224, where timm cuts a square out of the
-#   middle, and a classic: libraries like OpenCV read blue first, then green, then red (BGR).
-# * Two are in the arrays. One exchanges queries and keys. The other reads the table of positions
-#   column by column, though it was written row by row. Here they are:
+# | mistake | right |
+# |---|---|
+# | 12 heads | 3 heads |
+# | tanh GELU, as in the authors' code | exact GELU |
+# | epsilon $10^{-5}$, PyTorch's default | $10^{-6}$ |
+# | ImageNet's mean and deviation | mean and deviation 0.5 |
+# | pixels from 0 to 1 | from −1 to 1 |
+# | bilinear resizing | bicubic |
+# | photograph *squashed* into a square | square cut from its middle |
+# | BGR: blue first, as OpenCV reads | RGB |
+# | q and k swapped | q, k, v |
+# | table of positions by column | by row |
+#
+# The last two change the arrays:
 
 
 # %%
@@ -429,7 +427,7 @@ def positions_by_column(state):
 
 
 # %% [markdown]
-# `spoiled`, in a hidden cell, takes the name of a mistake, and gives you a network that makes it.
+# `spoiled`, in a hidden cell, gives you the network with one of the mistakes.
 
 # %% tags=["hide-input"]
 SETTINGS = {
@@ -526,36 +524,33 @@ print(f"{record['command']}")
 print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
-# (The network may have been trained on some of these photographs, so compare the rows with
-# each other only.)
+# (The network may have been trained on some of these photographs, so only compare the
+# rows with each other.)
 #
 # **At the top, next to nothing is left.** With twelve heads, each head sees only 16 numbers
-# of a query and of a key, where it had learned to use 64. Why q and k can't be swapped is in [the
-# second reading](#The-wrong-way-round).
+# of a query and of a key, where it had learned to use 64. Why you can't swap q and k is in
+# [the second reading](#The-wrong-way-round).
 #
-# **In the middle, enough is left to fool you,** from the positions down to the pixels from 0 to 1.
-# The six numbers leave 486 of 813. You'd take it for a weak network, and start to fine-tune it. (How much you lose
-# depends on the network and the photographs: Olive's ViT-B/16 lost only five points to
-# ImageNet's six numbers.)
+# **In the middle, enough is left to fool you.** The six numbers leave 486 of 813. You'd take
+# it for a weak network, and start to fine-tune it. (It isn't always as bad: Olive's
+# network lost only five points.)
 #
 # **At the bottom, accuracy is blind.** With the tanh GELU or the wrong epsilon, not one of
-# the thousand answers changes, although the dots show that the logits do. (The largest logit of
-# our three photographs was 15, so the GELU's 0.05 is three thousandths of that.) With squashed
-# photographs one answer in seven changes, and with bilinear ones one in thirty, but about as many
-# become right as wrong, so [the count](#The-whole-table) hardly moves.
+# the thousand answers changes, although the dots show that the logits do. With squashed
+# photographs, one answer in seven changes, but about as many become right as wrong, so [the
+# count](#The-whole-table) hardly moves.
 #
-# > **Remember.** Accuracy can't tell the right network from a slightly wrong one. First
+# > **Remember.** Accuracy can't tell the right network from a slightly wrong one. So first
 # > compare *logits* with another program's, and let that program prepare the photograph
-# > itself. If both compute in float32, expect a difference of about a millionth of the largest
-# > logit. (We computed in float64.) A few
+# > itself. In float32, expect a difference of about a millionth of the largest logit. A few
 # > thousandths can be a wrong GELU, or only another way to shrink photographs: give both
-# > the same pixels, and look again. Then count right answers.
+# > the same pixels, and look again.
 #
 # ## Who did it?
 #
-# Now you're the detective. `sabotaged` takes a number and puts one of the ten mistakes into the
-# network, without saying which. Here's case 9, with a rocket on its launch pad. (ImageNet has
-# no such class.) The answer of the healthy network is above, the suspect's below:
+# Now you're the detective. `sabotaged` takes a number and puts one of the ten mistakes into
+# the network, without saying which. Here's case 9, with a rocket on its launch pad.
+# (ImageNet has no such class.) The healthy network's answer is above, the suspect's below:
 
 # %% tags=["hide-input"]
 from random import Random
@@ -604,8 +599,8 @@ accuse(9, "BGR for RGB")
 # %% [markdown]
 # In grey, the two networks agree to the last digit. A grey pixel is the same number three
 # times, so it doesn't matter which colour comes first, while the other four suspects would
-# have shown. (In plain white, all but ImageNet's mean could hide, and in the mirror nobody
-# could.) Here's what the two networks saw, and said:
+# have shown. (White could hide four of the five, and the mirror none.) Here's what the two
+# networks saw, and said:
 
 # %% tags=["nbval-check-output", "hide-cell"]
 from PIL import Image
@@ -647,14 +642,14 @@ figures.show(*photos.pictures(panels, alt))
 
 # %% [markdown]
 # In grey even the healthy network says *water tower*: it misses the colours. That's why we
-# compare logits, not answers. (Other numbers give you other cases.)
+# compare logits, not answers. (Other numbers give you other cases to solve.)
 #
 # ## Three files that we didn't write
 #
-# Until now, this book's package wrote every file, and reading your own handwriting proves
-# little. So let others hold the pen. In hidden cells, timm, Hugging Face's transformers
-# and torchvision each build a ViT-Ti/16 with our weights, save it, prepare the photographs, and
-# answer, all with code of their own.
+# Until now, our own `convert` wrote every file, and reading your own handwriting proves
+# little. So let others hold the pen. In hidden cells, timm, Hugging Face's transformers and
+# torchvision each build a ViT-Ti/16 with our weights, save it, prepare the photographs, and
+# answer, all with their own code.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from timm.models import save_for_hf
@@ -696,10 +691,9 @@ answered["by-torchvision.pth"] = x, their_vit.double().eval()(x.double())
 
 
 # %% [markdown]
-# On our side, `vitedu.load` does what your `translate` does, for these dialects and some
-# more. It gives you the arrays under your names, and rules for the photographs. Your class does
-# the computing, once with the very pixels that the library saw, and once with pixels of its own,
-# prepared by the rules that `load` found:
+# On our side, `vitedu.load` does what your `translate` does, and also finds rules for the
+# photographs. Then your class answers twice: from the very pixels that the library saw, and
+# from its *own pixels*, prepared by those rules.
 
 
 # %%
@@ -717,8 +711,8 @@ def compare(file, rules=None):
 
 
 # %% [markdown] tags=["predict"]
-# A file should also say how to prepare a photograph, and not all of them do. Your class reads all
-# three. **Which one brings the candle back?**
+# A file should also say how to prepare a photograph, but not all of them do. Your class
+# reads all three. **Which one brings the candle back?**
 #
 # * timm's
 # * transformers'
@@ -730,12 +724,12 @@ for file in answered:
 
 # %% [markdown]
 # With the same pixels, all three agree to the last digits of float64, so every array has
-# arrived. But with pixels of its own, prepared by the rules that `load` found, your class
-# sees the candle again in torchvision's file.
+# arrived. But with its own pixels, your class sees the candle again in torchvision's file.
 #
 # timm and transformers save a folder with a JSON file that says how to prepare a photograph.
-# torchvision saves the arrays alone. (When it answered itself, we had told it.) So `load` assumes torchvision's habits: the six numbers from the top of this page, and another way to
-# shrink and crop, which makes the bow tie. You know what these weights want, though:
+# torchvision saves [the arrays alone](#There-and-back). So `load` assumes torchvision's
+# habits: the six numbers from the top of this page, and another way to shrink and crop. But
+# you know what these weights want:
 
 # %% tags=["nbval-ignore-output"]
 compare("by-torchvision.pth", rules)
@@ -757,30 +751,26 @@ if "by-transformers" in answered:
 print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 
 # %% [markdown]
-# The candle is out. Three files that other people's code wrote, and your one class gives each
-# library its own answers back, once it knows how the photographs were prepared. ([With
+# The candle is out. Other people's code wrote these three files, and your one class gives
+# each library its own answers back, once it knows how to prepare the photographs. ([With
 # transformers](#Two-thousandths), two thousandths are left, all in the pixels.)
 #
 # ## What to take with you
 #
 # 1. A checkpoint is a dict from names to arrays. To read another library's, translate the
 #    names, stack what belongs together, and put the axes in order.
-# 2. What has no array travels beside the file or not at all: GELU, epsilon, how to
-#    prepare a photograph, and, in all dialects but the authors', the number of heads.
-# 3. A strict load checks names and shapes, and accuracy finds gross mistakes. For the rest,
-#    compare logits with a program that starts from the same photograph.
-#
-# Whenever you load somebody's weights, go through them in this order: *names, shapes, logits,
-# pixels*.
+# 2. Some settings have no array: GELU, epsilon, how to prepare a photograph, and, except in
+#    the authors' dialect, the number of heads. They travel beside the file or not at all.
+# 3. Check *names, shapes, logits, pixels*, in this order. A strict load does the first two,
+#    and accuracy only catches big mistakes.
 #
 # **Five questions**
 #
 # 1. Why do two of the dialects need 200 arrays, and the others only 152?
 # 2. Which matrices of a block can you forget to transpose without PyTorch noticing?
-# 3. How can you read off the number of heads in the authors' file, and why can't you in the
-#    others?
-# 4. Name two differences that don't change a single answer on the 1,000 photographs, and
-#    say how you'd find them.
+# 3. Where does the authors' file show the number of heads, and why don't the others?
+# 4. Which two mistakes don't change a single answer on the 1,000 photographs, and how would
+#    you find them?
 # 5. A downloaded ViT gets half of your photographs right, but its makers promise 80%.
 #    What do you check first?
 #
@@ -794,9 +784,9 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 #
 # </details>
 #
-# So files from other libraries run in your class now. But they insist on 224×224 pixels,
-# because the table of positions has a row for each of 196 patches and not one more. Your camera
-# has more to offer. Can the same weights read a larger photograph? That's [chapter
+# So other libraries' files run in your class now. But they insist on 224×224 pixels,
+# because the table of positions has a row for each of 196 patches and not one more. Your
+# camera has more to offer. Can the same weights read a larger photograph? That's [chapter
 # 10](10_resolution.ipynb).
 #
 # ## Exercises

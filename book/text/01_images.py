@@ -9,8 +9,8 @@ import vitedu
 #
 # Let's start with something that works. The book's package, `vitedu`, holds a trained
 # Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the
-# model what it sees. In the model's name, *Ti* stands for tiny, and 16 is what this page is
-# about.
+# model what it sees. In the model's name, *Ti* stands for tiny. What the 16 stands for, you'll
+# see in a minute.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -69,8 +69,9 @@ figures.show(*figures.network("patches"))
 # that's almost rude: put a square grid over the picture and cut.
 #
 # We cut a square out of the photograph, shrink it to 224×224 pixels, and keep it for the
-# whole book. `picture` is a tensor with the axes `c` (its channels: red, green, blue), `h`
-# (rows) and `w` (columns), and its numbers go from 0 to 1.
+# whole book. It's a wider square than `classify` cuts, so percentages will differ a little.
+# `picture` is a tensor with the axes `c` (its channels: red, green, blue), `h` (rows) and `w`
+# (columns), and its numbers go from 0 to 1.
 
 # %% tags=["hide-cell"]
 square = photo.crop((0, 20, 512, 532)).resize((224, 224))
@@ -109,16 +110,16 @@ figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
 # You get fourteen rows of fourteen patches, in reading order, and each is a word of
-# 16×16 pixels. That's the 16x16 in the paper's title, *An Image is Worth 16x16 Words*:
-# the size of a word, not the number of words.
+# 16×16 pixels. That's the 16 in the model's name, and the 16x16 in the paper's title, *An
+# Image is Worth 16x16 Words*: the size of a word, not the number of words.
 
 # %% [markdown] tags=["predict"]
 # If you shuffle the words of a sentence, you can often still tell what it was about. So
-# let's shuffle patches: four large ones, then 49 smaller ones, then our 196. We try twenty
-# random orders of each, and take the name that the model gives most often. **When does it
-# stop seeing a uniform?**
+# let's shuffle patches: four large ones, then 49 smaller ones, then our 196. For each size, we
+# show the model twenty shuffled pictures, take the name that it gives most often, and average
+# how sure it is of that name. **When does it stop seeing a uniform?**
 #
-# * with 4 pieces
+# * with 4 patches
 # * with 49
 # * with 196
 # * never: every pixel is still there
@@ -146,16 +147,14 @@ assert four[1] == "military uniform" and many[2] > four[2]
 print("surer of the mortarboard in 196 pieces than of the uniform in four")
 
 # %% [markdown]
-# By 49 it has stopped, though you can still hunt for her: half a pair of glasses here, the
-# ribbons there. The model settles for a mortarboard, the flat cap of a graduation. With 196
-# there's hardly anything left to find, and it's no less sure. So a high percentage doesn't
-# mean that the network sees what you see.
+# By 49 it has stopped. In the middle panel (one of the twenty), you can still hunt for her: half
+# a pair of glasses here, the ribbons there. But the model settles for a mortarboard, the flat
+# cap of a graduation. With 196 patches there's hardly anything left to find, and yet the model
+# is no less sure. So a high percentage doesn't mean that it sees what you see.
 #
-# (You see one order of the twenty; the bars are means. The model itself always cuts 16×16.)
-#
-# So the order counts, and yet nothing inside the patches tells it: as a heap of patches, the
-# last panel and the portrait are the same. Each patch will have to be told where it was
-# ([chapter 4](04_vit.ipynb)).
+# The order counts, then, but nothing inside a patch says where it belongs. Pile up the patches
+# of the portrait, or those of the last panel, and you get the same heap. So each patch will
+# have to be told where it was ([chapter 4](04_vit.ipynb)).
 #
 # ## Unroll each patch
 #
@@ -178,13 +177,13 @@ figures.show(*drawings.numbered(image, 2))
 # %% [markdown]
 # Read the first row: 0, 100, 1, 101. At each pixel you take all its channels, then you
 # step one pixel to the right, and at the end of the line you go down to the next. *Row,
-# column, channel.* Any fixed order would do; this is the one in the authors' weight
-# files.
+# column, channel.* Any fixed order would do. We take the one in the authors' weight files.
 #
 # In code it's a single line, with `rearrange` from a small library called
 # [einops](https://einops.rocks). You write down the axes by name, with `b` for the images of
-# a batch. Brackets left of the arrow split an axis: `(gh p)` turns the height into `gh`
-# patches of `p` rows. Brackets right of it join axes, the last name changing fastest.
+# a batch. On the left of the arrow, brackets split an axis: `(gh p)` turns the height into
+# `gh` patches of `p` rows. On the right, brackets join axes, and the last name in them changes
+# fastest. So `(p q c)` is our row, column, channel.
 
 
 # %% tags=["teaches"]
@@ -219,8 +218,8 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # work, because you'll practically never meet the same 768 numbers twice.
 #
 # So ask the patch questions. How bright are you? How much brighter on the right than on
-# the left? A question is a list of factors, one for each number in the patch. Multiply,
-# add up, and there's the answer.
+# the left? A question is a list of factors, one for each number in the patch. Multiply each
+# number by its factor, add up, and there's the answer.
 #
 # Pick up a pencil. Here are three patches of 2×2 grey pixels:
 #
@@ -239,8 +238,9 @@ questions = torch.tensor([[1, -1], [1, 1], [1, -1], [1, 1]])
 print((three @ questions).tolist())
 
 # %% [markdown]
-# Each row has a patch's two answers. The middle patch has a sharp edge, and its second
-# answer says so. The last one is the same all over, so it answers 0.
+# Each column of `questions` is a question, and each row of the result has the two answers of
+# one patch. The middle patch has a sharp edge, and its second answer says so. The last patch
+# is the same all over, so its second answer is 0.
 #
 # That's the whole step. Write $D$ questions side by side as the columns of a matrix
 # $\mathbf{E}$, and each patch becomes the list of its $D$ answers. This list is its
@@ -269,14 +269,15 @@ figures.show(*drawings.embedding(picture, products))
 # %% [markdown]
 # ## A convolution asks them all
 #
-# Look for $\mathbf{E}$ in almost any published ViT, and you'll find a convolution instead. It
-# puts a small array of weights, its *kernel*, on the picture, multiplies what's under it, and
-# adds up. That's one question, asked in one place; then it moves on and asks again.
+# Look for $\mathbf{E}$ in the code of a ViT, and you'll usually find a convolution instead. A
+# convolution lays a small array of weights, its *kernel*, on the picture, multiplies each
+# number by the weight on top of it, and adds up. That's one question, asked in one place. Then
+# the kernel moves on and asks the same question again.
 #
 # Make the kernel as large as a patch and move it by a whole patch at a time (its *stride*),
 # and it asks every patch once. So each kernel is a column of $\mathbf{E}$, folded back into
-# the shape of a patch. It's a sliding window after all, but one that never looks across the
-# edge of a patch.
+# the shape of a patch. That makes it a sliding window after all, but one that never looks
+# across the edge of a patch.
 
 
 # %% tags=["teaches"]
@@ -295,7 +296,8 @@ class PatchEmbedding(nn.Module):
 
 # %% [markdown]
 # Give your class the weights that the real model learned. They come with a *bias*: one constant
-# per question, added to its answer. The last line compares the two ways.
+# per question, added to its answer. The last line asks whether the matrix gives the same tokens
+# as the convolution.
 
 # %%
 embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
@@ -319,18 +321,19 @@ print("computed in double precision, equal to 12 decimals")
 
 
 # %% [markdown]
-# They're the same tokens, so the box in the drawing is built. Let's break it.
+# It does, so the box in the drawing is built. Let's break it.
 #
 # ## Right shape, wrong numbers
 #
 # Here's a mistake that you'll meet in real code, and it raises no error: keep the channel in
-# front, `(c p q)`, as you'd naturally do in PyTorch. The numbered image would begin with 0, 1,
-# 10, 11: the right patch, read channel by channel.
+# front, `(c p q)`, as you'd naturally do in PyTorch. The first row of the numbered image would
+# then begin with 0, 1, 10, 11. It's still the first patch, but read channel by channel.
 
 # %% [markdown] tags=["predict"]
-# But the real model's $\mathbf{E}$ expects `(p q c)`. So leave Hopper's patches in their
-# places, but give the model the numbers inside each patch in this wrong order. **What will it
-# call Grace Hopper now?**
+# But the real model's $\mathbf{E}$ expects `(p q c)`. So let's try: every patch stays in its
+# place, only the numbers inside it are in the wrong order. A function called `answer`, in a
+# hidden cell, sends the tokens through the rest of the model. **What will it call Grace Hopper
+# now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -357,9 +360,8 @@ for name, probability in answer(channel_first @ E + bias, top=2):
 
 
 # %% [markdown]
-# A window shade, and it's sure. (`answer`, in a hidden cell, is the rest of the model.) What
-# does it see? `paste` turns rows back into a picture: it's the pattern of `patchify`, read
-# from right to left.
+# A window shade, and it's sure. What does it see? To find out, turn the rows back into a
+# picture. `paste` does it with the pattern of `patchify`, read from right to left.
 
 
 # %%
@@ -420,7 +422,7 @@ figures.show(*drawings.kernels(filters, liveliest, 3, seen))
 #
 # Look at the three large ones. **What do they ask?** Put it in words, and then let Hopper's
 # patches answer. Each question has its own column in the tokens, with one answer per patch.
-# Put the column back on the grid of patches, and it's a picture again.
+# Put that column back on the grid of patches, and you get a picture again.
 
 # %%
 maps = rearrange(tokens[0], "(gh gw) d -> d gh gw", gh=14)
@@ -445,21 +447,21 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 
 # %% [markdown]
 # Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
-# no from the wall. And there she is, in one number per patch.
+# no from the wall. And on the map, there she is, in one number per patch.
 #
-# Question 30 resembles the one from your pencil: *how much brighter are you on the right?*
-# The left edge of her shirt says yes, the right edge of her collar no. And question 75 asks
-# how much brighter you are at the top. Are these just nice stories? [The second
-# reading](#Do-they-ask-that?) checks them: for 30 it's only part of the truth.
+# Question 30 resembles your pencil question: *how much brighter are you on the right?* The left
+# edge of her shirt says yes, the right edge of her collar says no. (That's not all it asks, as
+# [the second reading](#Do-they-ask-that?) shows.) And question 75 asks *how much brighter are
+# you at the top?*
 
 # %% [markdown] tags=["predict"]
 # ## How many answers does it need?
 #
 # You've made the tokens, so the rest of the real model can take over. But does it need all
-# 192 answers? First, every patch keeps only its answers to the three liveliest questions.
-# All its other answers are replaced by the average over the picture, so they no longer tell
-# patches apart. Then more questions come in, the liveliest first. **How many does it need
-# before it says "military uniform"?**
+# 192 answers? First, every patch keeps only its answers to the three liveliest questions. To
+# every other question, all patches now give the same answer, their average, so it no longer
+# tells them apart. Then more questions come in, the liveliest first. **How many does it
+# need before it says "military uniform"?**
 #
 # * 3
 # * 8
@@ -509,14 +511,13 @@ assert names[3:5] == ["military uniform"] * 2 and uniforms == 0
 print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 
 # %% [markdown]
-# A tile roof, a space shuttle, a hat, and at 64 she's in uniform. For her, the liveliest
-# third will do. But it has to be the right third: in ten tries, just as many questions picked
-# at random never got there. (The last panel shows the first try. With all 192 it's a little
-# surer than at the start: our square is a wider cut than `classify` makes.)
+# A tile roof, a space shuttle, a hat, and at 64 she's in uniform. So for her, a third of the
+# questions will do. But it has to be the right third: with 64 questions picked at random, the
+# model never got there in ten tries.
 #
-# The portraits show how much of her those answers hold: each comes as close to the photograph
-# as a mixture of their kernels can. You'd know her from eight answers, and even in the red
-# jacket that the random questions gave her.
+# Now look at the portraits, each painted with just the kernels of its questions. You know who
+# she is, so you find her with eight answers, and even in the red jacket that a random choice
+# gave her. The model sees a space shuttle and a ski mask.
 #
 # And a picture of yours? Put the name of your file in place of this cup of coffee:
 
@@ -550,16 +551,14 @@ figures.show(*drawings.captioned(panels, 2, seen))
 # 2. A learned matrix $\mathbf{E}$ asks each patch $D$ questions, and the answers are
 #    its token; in code, it's a convolution whose stride is the patch size. On the site
 #    you can [follow one patch through](try.md#Walk).
-# 3. A wrong order raises no error. If you train from scratch, you may never notice; if
-#    you load weights, it can turn a rear admiral into a window shade.
+# 3. A wrong order raises no error. If you load weights, it can turn a rear admiral into a
+#    window shade.
 #
 # Can you answer these without scrolling up? ([Answers](#Solutions))
 #
-# 1. Why can't a network that gets only a heap of patches tell the portrait from the
-#    shuffled one?
-# 2. When is `(c p q)` harmless, and when is it ruinous?
-# 3. What decides $P^2 C$, and what decides $D$?
-# 4. Why does half the patch size mean four times as many tokens? (And [what would you
+# 1. When is `(c p q)` harmless, and when is it ruinous?
+# 2. What decides $P^2 C$, and what decides $D$?
+# 3. Why does half the patch size mean four times as many tokens? (And [what would you
 #    pay](#What-sixteen-costs) for 8 pixels instead of 16?)
 #
 # Your 196 tokens are waiting in a row, and so far none of them knows that the others
@@ -639,9 +638,9 @@ print("reshape, permute, reshape: the same rows")
 # `(c p q)` and with the patches last. And if the patch size doesn't divide the side?
 # `patchify` raises an error, while the convolution silently drops the rest.
 #
-# Pasting back isn't a test, by the way: paste with the same wrong order, and the picture looks
-# right. And with its rows in that order too, $\mathbf{E}$ makes the right tokens out of them.
-# That's why you can train with `(c p q)` from scratch.
+# Pasting back isn't a test, by the way: if you cut and paste with the same wrong order, the
+# picture looks right. And if the rows of $\mathbf{E}$ are in that order too, the tokens come
+# out right. That's why you can train with `(c p q)` from scratch.
 
 # %%
 E_first = rearrange(E, "(p q c) d -> (c p q) d", p=16, q=16)
@@ -782,8 +781,9 @@ print("on the four other photographs, too, each fits its own best")
 # They do. But look at the −0.48: question 30 dislikes bright tops. Go back to its kernel,
 # and you'll see that the bright corner is at the *lower* right. So "brighter on the right"
 # is most of what it asks, but not all.
-# (It has the larger answers here. But some of the five photographs are warm all over and
-# others cool, and that puts 113 first.)
+#
+# So why is 113 the liveliest question, although 30 has the larger answers here? Because some of
+# the five photographs are warm all over and others cool.
 #
 # ### What sixteen costs
 #
@@ -817,7 +817,7 @@ for p in (32, 16, 8, 4, 2):
 # %% [markdown]
 # Only four and a half times as much, because most of the work is done on one token at a
 # time. "Attention is quadratic" becomes the whole story only when patches get tiny.
-# Memory is another matter: when you train, the numbers that belong to pairs have to be
+# Memory is a different story: when you train, the numbers that belong to pairs have to be
 # stored or computed twice.
 #
 # And what do smaller patches buy? In the paper, the step from 32 to 16 takes ViT-B from 81.28%
@@ -863,13 +863,12 @@ for p in (32, 16, 8, 4, 2):
 #
 # ## Solutions
 #
-# <details><summary>Four questions</summary>
+# <details><summary>Three questions</summary>
 #
-# 1. As a heap, the two are the same patches. Only the order differs, and a heap has none.
-# 2. Harmless if you train from scratch: training finds $\mathbf{E}$ with its rows in that order.
+# 1. Harmless if you train from scratch: training finds $\mathbf{E}$ with its rows in that order.
 #    Ruinous if you load weights that were learned with another order.
-# 3. $P^2 C$ follows from how you cut, $D$ is the width you choose for the network.
-# 4. You get twice as many patches across, and twice as many down.
+# 2. $P^2 C$ follows from how you cut, $D$ is the width you choose for the network.
+# 3. You get twice as many patches across, and twice as many down.
 #
 # </details>
 #

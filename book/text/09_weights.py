@@ -171,22 +171,22 @@ figures.show(*drawings.dialects(table))
 # The dark green part is our matrix, the arrows name its axes, and the bold line takes it
 # out of the array `x`. Three things can differ:
 #
-# * **The name.** That's only text. Between timm's arrays and torchvision's, nothing else
-#   differs.
+# * **The name.** That's all that differs between timm's arrays and torchvision's.
 # * **What's stacked.** timm and torchvision stack the matrices of queries, keys and
 #   values into one tall array, with the values last. The other two keep three arrays.
 # * **The order of the axes.** The authors use JAX, Google's library. There, a matrix of
 #   weights, or *kernel*, is stored as (in, out), and you compute $x W$. PyTorch stores (out,
 #   in) and computes $x A^\top$ with $A = W^\top$. So you have to *transpose* every matrix.
 #
-# The authors also split the outputs by head: `i` is for the inputs, `heads` is 3, and `hd`,
-# the numbers per head, is 64. So only the authors' array tells you how many heads there are.
+# The authors also split the outputs by head. In their bold line, `i` stands for the inputs,
+# `heads` for the three heads, and `hd` for the 64 numbers of each head. The other arrays
+# don't show where a head ends, so only the authors' file tells you how many there are.
 #
 # ## A dialect in two small functions
 #
-# Let's read the authors' dialect, because it differs from ours in all three ways. Here's its
-# first block, and what's outside the blocks. (Arrays of a single axis are left out: they
-# only need another name. The "…" is `Transformer/encoderblock_0`.)
+# Let's read the authors' dialect, because it differs from ours in all three ways. Here are
+# its first block and what's outside the blocks. Arrays of a single axis are left out, because
+# they only need another name, and "…" stands for `Transformer/encoderblock_0`.
 
 # %%
 authors = {
@@ -202,7 +202,7 @@ for name, array in authors.items():
 # %% [markdown]
 # Begin with the matrix from the figure. As in [chapter 1](01_images.ipynb), `rearrange` has
 # the old order of the axes on the left of the arrow, and the new order on the right. Do we
-# get timm's matrix?
+# get the last third of timm's tall array, the part for the values?
 
 # %%
 from einops import rearrange
@@ -229,13 +229,13 @@ print("checked: the four names hold the same matrix")
 
 
 # %% [markdown]
-# `True` means the same to the last bit. Nearly all the other kernels follow this rule: the
-# axis of the inputs goes last, and outputs that are split by head are joined again. The
-# biases of queries, keys and values have a row per head, too, so we flatten them.
+# `True` means the same to the last bit. Nearly all the other kernels follow this rule, too:
+# the axis of the inputs goes last, and outputs that are split by head are joined again. (The
+# dots in the third pattern stand for any number of axes, and `flatten` joins split biases.)
 #
-# Two kernels are different. The patch embedding has four axes: $p \times q$ pixels, $c$
-# colours, and the outputs, `o`. And in the kernel called `out`, it's the *inputs* that are
-# split by head. (The dots in the third pattern stand for any number of axes.)
+# Only two kernels need a rule of their own. The patch embedding has four axes: `p` times `q`
+# pixels, `c` colours, and the outputs, `o`. And in the kernel called `out`, it's the *inputs*
+# that are split by head.
 
 
 # %%
@@ -251,8 +251,8 @@ def in_our_order(name, array):
 
 
 # %% [markdown]
-# The names are a table of fourteen rows, folded here. Each replaces one piece of text with
-# another, from the top down: `LayerNorm_0` becomes `norm1`, and `kernel` becomes `weight`.
+# For the names there's a table of fourteen rows, folded here. Each row replaces one piece of
+# text with another, from the top down: `LayerNorm_0` becomes `norm1`, for example.
 
 # %% tags=["hide-input"]
 NAMES = {  # theirs: ours
@@ -273,7 +273,7 @@ NAMES = {  # theirs: ours
 }
 
 # %% [markdown]
-# What's left is to stack queries, keys and values:
+# `translate` uses the table and `in_our_order`, and then stacks queries, keys and values:
 
 # %%
 from itertools import product
@@ -313,8 +313,8 @@ say(logits)
 
 # %% [markdown]
 # It looks good. But so did the cat, so let's ask another program. timm can read
-# `authors.npz`, too, with code of its own. We hand it the photographs, not our tensor: given
-# wrong pixels, it would see a candle as well. Its logits are in `reference`.
+# `authors.npz`, too, with code of its own. We hand timm the photographs, not our tensor,
+# because from a wrong tensor it would see a candle as well. Its logits are in `reference`.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -353,11 +353,11 @@ assert all(array.is_floating_point() for array in state.values())
 print("checked: if both get timm's tensors, the difference is below 1e-10")
 
 # %% [markdown]
-# All the arrays are the same, and the logits agree to one part in ten million. The rest is
-# rounding in the pixels, which came in float32. (If yours disagree, here's [how to find the
-# place](#When-the-logits-disagree).)
+# All the arrays are the same, and the logits agree to one part in ten million. The small
+# difference that's left is rounding in the pixels, which came in float32.
 #
-# And the candle is caught, because timm started from the photographs.
+# And the candle is caught. Its logits are off by more than half of the largest, and we can
+# see it because timm prepared the photographs itself.
 #
 # ## One forgotten line
 #
@@ -393,8 +393,8 @@ say(broken(images))
 #
 # ## What does a silent mistake cost?
 #
-# Let's go wrong on purpose, in ten ways. *Right* means the way timm runs this checkpoint, and
-# some of the mistakes are only another library's habits:
+# Let's go wrong on purpose, in ten ways. *Right* is what timm does with this checkpoint, so some
+# of the mistakes are only another library's habits:
 #
 # | mistake | right |
 # |---|---|
@@ -409,10 +409,11 @@ say(broken(images))
 # | q and k swapped | q, k, v |
 # | table of positions by column | by row |
 #
-# The last two change the arrays:
+# *By column* means that the positions count the patches downwards, not along the rows.
+# `spoiled`, in a folded cell, gives you the network with one of the mistakes.
 
 
-# %%
+# %% tags=["hide-input"]
 def swap_q_and_k(state):
     for name in state:
         if "qkv" in name:
@@ -425,9 +426,6 @@ def positions_by_column(state):
     table = rearrange(table, "b (x y) d -> b (y x) d", x=14)
     state["pos_embed"] = torch.cat([token, table], dim=1)
 
-
-# %% [markdown]
-# `spoiled`, in a hidden cell, gives you the network with one of the mistakes.
 
 # %% tags=["hide-input"]
 SETTINGS = {
@@ -479,9 +477,9 @@ assert min(changes[name] for name in worst) > 5
 print("checked: attention's mistakes are large, epsilon's is tiny")
 
 # %% [markdown] tags=["predict"]
-# Three photographs can't tell us what a mistake costs. So a recorded run has made all ten
-# on 1,000 photographs, one from each class of ImageNet. If nothing is changed, 813 are
-# right. **With ImageNet's mean and deviation in place of its own, how many are?**
+# Three photographs can't tell us what a mistake costs. So we've made each of the ten on 1,000
+# photographs, one from each class of ImageNet, in a recorded run. If nothing is changed, 813
+# are right. **With ImageNet's mean and deviation in place of its own, how many are?**
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from vitedu import results
@@ -524,33 +522,31 @@ print(f"{record['command']}")
 print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
-# (The network may have been trained on some of these photographs, so only compare the
-# rows with each other.)
+# The dots show how far a logit moved at most. Compare the bars only with each other, because
+# the network may have been trained on some of these photographs.
 #
-# **At the top, next to nothing is left.** With twelve heads, each head sees only 16 numbers
-# of a query and of a key, where it had learned to use 64. Why you can't swap q and k is in
-# [the second reading](#The-wrong-way-round).
+# **At the top, next to nothing is left.** With twelve heads instead of three, a head compares
+# only 16 numbers of a query and a key, but it had learned to compare 64. Why you can't swap q
+# and k is in [the second reading](#The-wrong-way-round).
 #
-# **In the middle, enough is left to fool you.** The six numbers leave 486 of 813. You'd take
-# it for a weak network, and start to fine-tune it. (It isn't always as bad: Olive's
-# network lost only five points.)
+# **In the middle, enough is left to fool you.** With the six numbers from the top of this
+# page, 486 are still right. You'd take that for a weak network, and start to fine-tune it.
 #
 # **At the bottom, accuracy is blind.** With the tanh GELU or the wrong epsilon, not one of
-# the thousand answers changes, although the dots show that the logits do. With squashed
-# photographs, one answer in seven changes, but about as many become right as wrong, so [the
-# count](#The-whole-table) hardly moves.
+# the thousand answers changes, although the dots show that the logits do. Bilinear resizing
+# even seems to help, but four more right answers are [no more than chance could
+# give](#The-whole-table).
 #
-# > **Remember.** Accuracy can't tell the right network from a slightly wrong one. So first
-# > compare *logits* with another program's, and let that program prepare the photograph
-# > itself. In float32, expect a difference of about a millionth of the largest logit. A few
-# > thousandths can be a wrong GELU, or only another way to shrink photographs: give both
-# > the same pixels, and look again.
+# > **Remember.** Accuracy can't tell the right network from a slightly wrong one. So compare
+# > *logits* with another program's, and let that program prepare the photograph itself. If
+# > the logits disagree, give both programs the same pixels, and [compare
+# > again](#When-the-logits-disagree).
 #
 # ## Who did it?
 #
 # Now you're the detective. `sabotaged` takes a number and puts one of the ten mistakes into
-# the network, without saying which. Here's case 9, with a rocket on its launch pad.
-# (ImageNet has no such class.) The healthy network's answer is above, the suspect's below:
+# the network, without saying which. Here's case 9, with a rocket on its launch pad, for which
+# ImageNet has no class. The healthy network's answer is above, and the suspect's below:
 
 # %% tags=["hide-input"]
 from random import Random
@@ -577,13 +573,15 @@ pair = [{"rocket": best(each(rocket))[0]} for each in (healthy, suspect)]
 figures.show(*drawings.answers(tensor, *pair))
 
 # %% [markdown] tags=["predict"]
-# Which of the ten is it? After a mistake in attention, nearly every answer is nonsense, and a water
-# tower at least has the rocket's shape. The GELU, the epsilon and bilinear resizing have an alibi:
-# we tried each, and the answer was still *drilling platform*. That leaves five suspects: ImageNet's
-# mean, pixels from 0 to 1, the squashed photograph, BGR, and the positions by column.
+# Which of the ten is it? A water tower at least has the rocket's shape, so we let the mistakes
+# in attention go: after those, nearly every answer is nonsense. The GELU, the epsilon and
+# bilinear resizing have an alibi, because we tried each, and the answer was still *drilling
+# platform*.
 #
-# You may show both networks one more picture. If their logits agree, the mistake can't be
-# seen in it. **In which picture can exactly one of the five hide?**
+# That leaves five suspects: ImageNet's mean, pixels from 0 to 1, the squashed photograph, BGR,
+# and the positions by column. You may show both networks one more picture. If their logits
+# agree, the mistake can hide in that picture. **In which picture can exactly one of the five
+# hide?**
 #
 # * the rocket, mirrored
 # * the rocket, in grey
@@ -598,9 +596,8 @@ accuse(9, "BGR for RGB")
 
 # %% [markdown]
 # In grey, the two networks agree to the last digit. A grey pixel is the same number three
-# times, so it doesn't matter which colour comes first, while the other four suspects would
-# have shown. (White could hide four of the five, and the mirror none.) Here's what the two
-# networks saw, and said:
+# times, so it doesn't matter which colour comes first. Each of the other four suspects would
+# have changed the logits, so it was BGR. Here's what the two networks saw, and said:
 
 # %% tags=["nbval-check-output", "hide-cell"]
 from PIL import Image
@@ -641,13 +638,14 @@ alt = told + ". ".join(panels).replace("\n", " ") + "."
 figures.show(*photos.pictures(panels, alt))
 
 # %% [markdown]
-# In grey even the healthy network says *water tower*: it misses the colours. That's why we
-# compare logits, not answers. (Other numbers give you other cases to solve.)
+# In grey, even the healthy network says *water tower*, because it misses the colours. From
+# that answer alone, you'd have suspected the healthy one, too. That's why we compare the
+# logits of two networks. (Other numbers give you other cases.)
 #
 # ## Three files that we didn't write
 #
 # Until now, our own `convert` wrote every file, and reading your own handwriting proves
-# little. So let others hold the pen. In hidden cells, timm, Hugging Face's transformers and
+# little. So let others hold the pen. In folded cells, timm, Hugging Face's transformers and
 # torchvision each build a ViT-Ti/16 with our weights, save it, prepare the photographs, and
 # answer, all with their own code.
 
@@ -691,12 +689,13 @@ answered["by-torchvision.pth"] = x, their_vit.double().eval()(x.double())
 
 
 # %% [markdown]
-# On our side, `vitedu.load` does what your `translate` does, and also finds rules for the
-# photographs. Then your class answers twice: from the very pixels that the library saw, and
-# from its *own pixels*, prepared by those rules.
+# On our side, `vitedu.load` does what your `translate` does, and also looks for rules for the
+# photographs. With what it finds, the folded `compare` lets your class answer twice. First your
+# class gets the *same pixels* as the library, so only a wrong array can make a difference. Then
+# it gets its *own pixels*, prepared by the rules that `load` found.
 
 
-# %%
+# %% tags=["hide-input"]
 def compare(file, rules=None):
     """Your class, with a file's weights, against the library that wrote it."""
     loaded = vitedu.load(file)
@@ -711,8 +710,7 @@ def compare(file, rules=None):
 
 
 # %% [markdown] tags=["predict"]
-# A file should also say how to prepare a photograph, but not all of them do. Your class
-# reads all three. **Which one brings the candle back?**
+# Not every file says how to prepare a photograph. **Which one brings the candle back?**
 #
 # * timm's
 # * transformers'
@@ -724,12 +722,14 @@ for file in answered:
 
 # %% [markdown]
 # With the same pixels, all three agree to the last digits of float64, so every array has
-# arrived. But with its own pixels, your class sees the candle again in torchvision's file.
+# arrived. With its own pixels, your class still agrees with timm, and differs from
+# transformers by [two thousandths](#Two-thousandths) of the largest logit. But with
+# torchvision's file, it sees the candle again.
 #
 # timm and transformers save a folder with a JSON file that says how to prepare a photograph.
 # torchvision saves [the arrays alone](#There-and-back). So `load` assumes torchvision's
 # habits: the six numbers from the top of this page, and another way to shrink and crop. But
-# you know what these weights want:
+# you know what these weights want, because you still have their `rules`:
 
 # %% tags=["nbval-ignore-output"]
 compare("by-torchvision.pth", rules)
@@ -752,8 +752,7 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 
 # %% [markdown]
 # The candle is out. Other people's code wrote these three files, and your one class gives
-# each library its own answers back, once it knows how to prepare the photographs. ([With
-# transformers](#Two-thousandths), two thousandths are left, all in the pixels.)
+# each library its own answers back, once it knows how to prepare the photographs.
 #
 # ## What to take with you
 #
@@ -806,14 +805,14 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 #
 # **4.** ★★ Make two mistakes at once: positions by column, and the pixels within each
 # patch by column too. (`.mT` transposes the last two axes:
-# `state["patch_embed.proj.weight"].mT`. Our functions change the dict that they get, so
-# begin with a copy, `dict(state)`, and load it into `mine`.) Predict what the network
-# says about Hopper. What if you also mirror the photographs along their diagonal,
-# `images.mT`? Then run it.
+# `state["patch_embed.proj.weight"].mT`. `positions_by_column`, in a folded cell above, changes
+# the dict that it gets, so begin with a copy, `dict(state)`, and load it into `mine`.)
+# Predict what the network says about Hopper. What if you also mirror the photographs along
+# their diagonal, `images.mT`? Then run it.
 #
 # **5.** ★★ Begin with a fresh `dict(state)`. Swap q and k in the *first* block only, then
-# in the last only. Which hurts more, and are three photographs enough to say? Why isn't
-# the swap harmless, though $q k^\top$ and $k q^\top$ hold the same numbers?
+# in the last only (with the folded `swap_q_and_k`). Which hurts more, and are three
+# photographs enough to say? Why isn't the swap harmless, though $q k^\top$ and $k q^\top$ hold the same numbers?
 #
 # **6.** ★★★ Design a test that tells you whether a file was loaded correctly if you have
 # no other program at hand: no timm, no published logits, only unlabelled photographs of
@@ -831,6 +830,9 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 # v by head* reads the tall array as if each head kept its own three parts together. *Pixels
 # by column* numbers the pixels within each patch downwards, *short side 256* scales to that
 # instead of 248, and *epsilon 1e-12* is the default of Hugging Face's ViT.
+#
+# These are the costs for this one network. Olive's ViT-B/16 lost only five points to the six
+# numbers of ImageNet.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':20} top-1 top-5 cross-entropy changed")
@@ -875,14 +877,16 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
 # then after the second, and so on. The first block where they part is the place to look,
 # and inside it you can go on: after the norm, after attention, after the MLP. If they
 # part before the first block, it's the pixels, the patches or the positions. How small is
-# small enough? In float32 two programs differ by about a millionth of the largest number.
-# A wrong epsilon, in the figure above, moves a logit by less than a ten-thousandth of the
-# largest: a careless tolerance lets it through.
+# small enough? In float32, rounding alone can make a difference of about a millionth of the
+# largest number. A wrong epsilon, in the figure above, moves a logit by less than a
+# ten-thousandth of the largest, so a careless tolerance lets it through. A few thousandths can
+# be a wrong GELU, or only another way to shrink photographs.
 #
 # ### Two thousandths
 #
 # transformers prepares its photographs with torchvision's code, whose *bicubic* isn't quite
-# Pillow's. That's where its two thousandths come from: let Pillow shrink them, and they're gone.
+# Pillow's. That's where the two thousandths come from: if Pillow shrinks the photographs, the
+# difference is gone.
 #
 # ### There and back
 #

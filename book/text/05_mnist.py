@@ -81,8 +81,8 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # learns from the rest (`x_learn`, `y_learn`).
 #
 # We'll begin with the loop of nearly every first tutorial. It shuffles the images, takes a
-# *batch* of 64 at a time, computes the loss, and lets AdamW move the weights. (AdamW is Adam that
-# also shrinks the weights a little.) One pass over all the images is an *epoch*.
+# *batch* of 64 at a time, computes the loss, and lets AdamW move the weights. One
+# pass over all the images is an *epoch*.
 
 
 # %%
@@ -118,9 +118,10 @@ def try_rate(lr, loop=tutorial):
 slow = try_rate(0.001)
 
 # %% [markdown] tags=["predict"]
-# The linear layer's 92% is still far away, though it took more than one epoch. But look at that
-# 0.001. It's the *learning rate*, which scales every step of the weights, and it's PyTorch's default. Let's make it ten times as large, then a hundred times. **What does a hundred
-# times the rate do?**
+# That's far below the linear layer's 92%, though the linear layer took more than one epoch. But
+# look at the 0.001, which is PyTorch's default. It's the *learning rate*: it scales every step of
+# the weights. Let's make it ten times as large, then a hundred times. **What does a hundred times
+# the rate do?**
 #
 # * it gets many more digits right
 # * it gets about as many right
@@ -146,10 +147,9 @@ figures.show(*mnist.training_loop())
 
 
 # %% [markdown]
-# The loss $\ell$ of an image is small when $p_y$, the probability that the network gives to
-# the true label $y$, is close to one. The gradient $g$ says for every weight $w$ how fast
-# the loss would rise if that weight grew, so the step moves each weight the other way.
-# `zero_grad` forgets the gradients of the last batch.
+# The loss $\ell$ of an image is small when $p_y$, the probability that the network gives to the
+# true label $y$, is close to one. The gradient $g$ says for every weight $w$ how fast the loss
+# would rise if that weight grew, so the step moves each weight the other way.
 
 
 # %% tags=["teaches"]
@@ -164,14 +164,13 @@ def train_step(model, optimizer, images, labels):
 
 # %% [markdown]
 # In plain gradient descent, a step moves a weight by the learning rate times its gradient. Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) keeps two running means for each weight,
-# $\hat m$ of its recent gradients and $\hat v$ of their squares ([how](#Adam-in-four-lines)).
-# Then it takes this step, where $\eta$ is the learning rate:
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)), on which AdamW is built, keeps [two
+# running means](#Adam-in-four-lines) for each weight: $\hat m$ of its recent gradients, and $\hat
+# v$ of their squares. Then it takes this step, where $\eta$ is the learning rate:
 #
 # $$ w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v}} $$
 #
-# In the very first step both are means of a single gradient, so $\hat m = g$ and $\hat v =
-# g^2$.
+# In the very first step, both are means of a single gradient: $\hat m = g$ and $\hat v = g^2$.
 
 # %% [markdown] tags=["predict"]
 # Take a pencil: two weights of the head have the gradients $g = 0.1$ and $g = 0.0005$, and the
@@ -198,8 +197,8 @@ print("every weight of the head moved by the learning rate")
 
 # %% [markdown]
 # Every weight of the head moved by the learning rate, whether its gradient was large or tiny,
-# because $g / \sqrt{g^2}$ is plus or minus one. In this step, Adam keeps the direction and throws
-# the size away. (Later steps are usually shorter.)
+# because $g / \sqrt{g^2}$ is plus or minus one. Adam's first step keeps the direction of the
+# gradient and throws its size away.
 #
 # So with Adam the learning rate is a *length*: roughly how far each weight may walk in a step.
 # How far did the weights get in our epoch?
@@ -213,9 +212,9 @@ for lr, each in {0.001: slow, 0.01: fast}.items():
     print(f"rate {lr:<10} mean distance moved  {way.mean():.2f}")
 
 # %% [markdown]
-# At the default rate, a weight has moved by a third of its own size, so the first run was
-# probably still on its way. Or was it a bug? There's a test that takes two seconds: give a fresh
-# network the *same* 64 digits again and again. It should soon know them by heart.
+# At the default rate, the weights have moved by only a third of their own size, so the first run
+# was probably still on its way. Or is there a bug? A test takes two seconds: give a fresh network
+# the *same* 64 digits again and again. It should soon know them by heart.
 
 # %% tags=["nbval-ignore-output"]
 tested, same = tiny(), []
@@ -226,7 +225,7 @@ print(f"first loss {same[0]:.4f}, and ln 10 is {math.log(10):.4f}")
 print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
 
 # %% [markdown]
-# It does. If yours can't, don't train on, look for the mistake. Check the first loss, too: a
+# It does. If yours can't, stop training and look for the mistake. Check the first loss, too: a
 # network that knows nothing gives each of the ten digits a tenth, so its loss is $\ln 10$.
 #
 # ## Rise and fall
@@ -235,8 +234,8 @@ print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
 # is like that. Near a good place, gradients are mostly noise, and Adam divides even the noise
 # by its own size, so its steps don't shrink as it gets nearer.
 #
-# Here Adam takes two hundred weights to 0, the red line. Each gradient is the weight's
-# distance from there, plus random noise.
+# Here's a toy: two hundred weights, and the best place for each is 0, the red line. A weight's
+# gradient is its distance from 0, plus random noise.
 
 # %% tags=["hide-input"]
 walks = {"constant": [], "falling": []}
@@ -255,15 +254,15 @@ figures.show(*mnist.paths(walks))
 
 
 # %% [markdown]
-# At a constant rate they arrive, and keep wandering. Let the rate fall to zero, and they
+# At a constant rate, the weights arrive and then keep wandering. If the rate falls to zero, they
 # settle, three times closer.
 #
 # We don't start at the full rate, either. The first gradients come from a network that knows
 # nothing, and large steps along them can lead it astray. So the rate rises from zero over about
 # the first tenth of the steps: the *warm-up*.
 #
-# In a run of $T$ steps, $T_w$ of them warm-up, with $\eta$ as its highest rate, the rate of step
-# $t$ is a straight line up and half a cosine down:
+# Take a run of $T$ steps, of which the first $T_w$ are the warm-up. The rate $\eta_t$ of step $t$
+# climbs in a straight line to the highest rate $\eta$, and then comes down along half a cosine:
 #
 # $$
 # \eta_t = \begin{cases}
@@ -314,7 +313,7 @@ def train(model, images, labels, epochs, lr, batch_size=64, warmup=0.1):
 
 
 # %% [markdown]
-# Again one epoch, at the best rate:
+# One epoch again, at the best rate so far:
 
 # %% tags=["nbval-ignore-output"]
 settled = try_rate(0.01, loop=train)
@@ -325,14 +324,17 @@ settled = try_rate(0.01, loop=train)
 #
 # ## Which rate?
 #
-# Let's try five rates, for two epochs each (`SHORT`). But not on the test images: if you try
-# twenty settings there and report the best, you've picked a lucky one. So choose on the held-out
-# digits, the *validation set*, and the test set stays fresh.
+# Let's try five rates, for two epochs each (`SHORT`). But not on the test images: if you try twenty
+# settings there and report the best, part of its lead is luck. So we choose on the held-out digits,
+# the *validation set*, and the test set stays fresh.
 #
-# *Accuracy* is the share of images for which the true class has the largest of the head's
-# ten numbers, the *logits*. Count the right answers
-# over all batches, and divide once. If you average the batches' accuracies instead, [a network
-# that never looks](#Three-networks-that-never-look) can seem to learn.
+# *Accuracy* is the share of images whose true class has the largest of the head's ten numbers, the
+# *logits*. So count the right answers over all batches, and divide once.
+#
+# Don't average the accuracies of the batches instead: the last batch is usually smaller, and would
+# count as much as a full one. Nothing warns you. In a popular course, [a network that very likely
+# never looked](#Three-networks-that-never-look) at its photographs seemed to get more than half of
+# them right.
 
 
 # %% tags=["teaches"]
@@ -344,6 +346,9 @@ def accuracy(model, images, labels, batch_size=500):
         correct += (model(x).argmax(dim=-1) == y).sum().item()
     return correct / len(labels)
 
+
+# %% [markdown]
+# Here are the five runs. (Ignore `scale` and `shift` for now.)
 
 # %% tags=["nbval-ignore-output"]
 as_is = nn.Identity()  # changes nothing
@@ -360,16 +365,15 @@ by_rate = {lr: climb(0, lr) for lr in (0.001, 0.003, 0.01, 0.03, 0.1)}
 figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
-# PyTorch's default makes more than twice the mistakes of the best rate, and there [the fall may
-# even hurt](#When-falling-hurts). At the bottom the curve is so flat that one run each can't tell
-# neighbours apart. On the right there's a cliff. (Your numbers will differ a little all over this
-# page, and a lot at the cliff.)
+# PyTorch's default makes more than twice the mistakes of the best rate. At the bottom, the curve is
+# so flat that one run each can't tell neighbours apart, and on the right there's a cliff. (Your
+# numbers may differ, and a lot at the cliff.)
 #
-# We take 0.01, which is further from the cliff than 0.03. For your own network keep the method,
-# not the number: five short runs, about a factor of three apart.
+# We take 0.01, because it's further from the cliff than 0.03. For your own network, keep the method
+# and not the number: five short runs, with rates about a factor of three apart.
 #
-# And the warm-up? Here's 0.03 with it and without it, three times each. A *seed* decides the
-# first weights and the order of the images:
+# And what does the warm-up do? Here's 0.03 with and without it, for three seeds each. A *seed*
+# decides the first weights and the order of the images:
 
 # %% tags=["nbval-ignore-output"]
 fall = partial(train, warmup=0.0)
@@ -379,15 +383,15 @@ for name, loop in {"with": train, "without": fall}.items():
 
 
 # %% [markdown]
-# Without it, you get about two to six times the mistakes, and every run ends somewhere else.
-# After a single run, you'd have believed whichever you got.
+# Without the warm-up, you get about two to six times the mistakes, and every seed ends somewhere
+# else. A single run would have told you none of that.
 #
 # ## Better, or lucky?
 #
-# How a run ends depends on its seed, so from now on, we'll compare means of three.
+# From now on, we'll compare means of three seeds.
 #
-# Two more things might help: pixels between −1 and 1 (`centre`), so paper and ink have opposite
-# signs, and random shifts by up to a pixel every time an image is used (`Shift`).
+# Two more changes might help. `centre` maps the pixels to −1 to 1, so that paper and ink have
+# opposite signs. `Shift` moves an image at random, by up to a pixel, every time it's used.
 
 
 # %% tags=["hide-cell"]
@@ -441,9 +445,9 @@ figures.show(*mnist.ladder(rungs, found))
 # deviation of the runs, divided by the square root of their number. It's the whisker, and the
 # number after the ±.
 #
-# Is a rung better than the rung above it? Compare the gain with *its* error. Independent errors
-# add up like the short sides of a right triangle: square them, add, take the root. (Our rungs
-# share their seeds, so here that's approximate.)
+# Is a rung better than the rung above it? The difference of their means is the gain. Both means
+# have an error, so the gain has one, too: square the two errors, add, and take the root. (Our rungs
+# share their seeds, so that's only approximate.)
 #
 # > **Rule of thumb.** Change one thing, use several seeds, and divide the difference by
 # > its error. Below 2, it's no result. From 2 to 3, it's a hint. Above 3, it's a result.
@@ -481,15 +485,15 @@ figures.show(
 
 # %% [markdown]
 # It's a hint. The gain of 0.9 has the error $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
-# two and a half errors: the third hollow circle.
+# two and a half times its error: the third hollow circle.
 #
-# The full circles are the same ladder with [twenty seeds](#Twenty-seeds): the pixels become a
+# The full circles are the same ladder with [twenty seeds](#Twenty-seeds). Now the pixels are a
 # result, and the shifts still aren't one.
 #
 # ## Fifteen epochs
 #
 # Shifts are meant to stop the network from memorising, and nobody memorises fifty thousand
-# digits in two epochs. So let's train for fifteen, `LONG`, without shifts and with them.
+# digits in two epochs. So let's train for fifteen (`LONG`), without shifts and with them.
 # **Which network will be better on its own digits, and which on fresh ones?**
 
 # %% tags=["nbval-ignore-output"]
@@ -504,7 +508,10 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
     print(f"{name:11}  training {learned:.2%}, held out {fresh:.2%}")
 
 # %% [markdown]
-# Here's the whole run with shifts, and in grey the same run at a constant 0.01.
+# Without shifts, the network does much better on the digits it trained on than on fresh ones, so
+# it has learned some by heart. With shifts, most of that gap is gone.
+#
+# Here's the run with shifts in red, and in grey the same run at a constant 0.01.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 steady = tiny()
@@ -525,23 +532,18 @@ two_rates = {"constant": [0.01] * steps, "rise and fall": rates}
 figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
 
 # %% [markdown]
-# The constant rate starts out ahead, and halfway through you couldn't guess how far apart the two
-# will end. Then the rate sinks, and the red curve leaves the grey one behind: on fresh digits,
-# the constant run makes nearly twice the mistakes. So give every run its *whole* schedule,
-# however short.
-#
-# And the shifts? Without them, the network does much better on the digits it trained on than on
-# fresh ones: it has learned some by heart. With them, most of that gap is gone, and on fresh
-# digits you may have gained a third of a percent. Have you?
+# The constant rate starts out ahead. Then the rate sinks, and the red curve leaves the grey one
+# behind: on fresh digits, the constant run makes nearly twice the mistakes.
 #
 # ## The luck of the images
 #
-# Seeds aren't the only luck. With other held-out digits, both numbers could easily be [a tenth
-# of a percent](#A-tenth-of-a-percent) higher or lower.
+# On fresh digits, the shifts seem to have gained you a third of a percent. But seeds aren't the
+# only luck: with other held-out digits, both numbers could easily be [a tenth of a
+# percent](#A-tenth-of-a-percent) higher or lower.
 #
-# But both networks read the *same* images, so we can pair their answers. An image that both get
-# right, or both get wrong, can't tell you who's better. Only two groups count: the $a$ images
-# that only the first network gets right, and the $b$ images that only the second does.
+# Both networks read the *same* images, though, so we can pair their answers. Images that both get
+# right, or both get wrong, can't tell you who's better. What counts are the $a$ images that only
+# the first network gets right, and the $b$ images that only the second does.
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -558,13 +560,12 @@ print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
 
 # %% [markdown]
-# If the two were equally good, each of these images would be a coin toss, and the difference $b -
-# a$ would have the standard error $\sqrt{a + b}$, here 15. The border would nearly always fall
-# into the orange band: within two of these errors of a tie.
+# If the two networks were equally good, each of these images would be a coin toss, and the
+# difference $b - a$ would have the standard error $\sqrt{a + b}$, here 15. So the border between
+# the two groups would nearly always fall into the shaded band: a difference of at most two errors.
 #
-# Your border is just outside, a little over two errors: a hint, and only for this pair of runs,
-# because coin tosses don't count the luck of the seeds. We keep the shifts all the same: they
-# cost no weights.
+# Your border is just outside, so that's a hint, but for this pair of runs only: coin tosses don't
+# count the luck of the seeds. We keep the shifts all the same, because they cost no weights.
 #
 # ## The duel
 #
@@ -585,7 +586,7 @@ assert found > 3 * always
 print("no lazy network, and it was trained")
 
 # %% [markdown]
-# It's one run, but you can defend that number: you chose nothing on these images. The linear
+# That's a single run, but an honest number, because you chose nothing on these images. The linear
 # layer gets the same pixels, shifts and epochs, and its rate is chosen the same way.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
@@ -655,16 +656,16 @@ notes = {"ViT, the tutorial's way": "60,000 images,\nmean of 3 runs"}
 figures.show(*mnist.duel(misread, notes))
 
 # %% [markdown]
-# Fewer than half, and by the coin toss that's more than six errors: a result for this pair of
-# runs.
+# Fewer than half! By the coin toss, the difference has an error of at most $\sqrt{186 + 79} \approx
+# 16$ digits, so for this pair of runs it's a result.
 #
-# The convolutions don't have to learn that a stroke is the same stroke one pixel further along:
-# they're built that way. Your ViT has to learn that from examples.
+# The convolutions don't have to learn that a stroke is the same stroke one pixel further along,
+# because they're built that way. Your ViT has to learn that from examples.
 #
-# The second bar is [our record](#Three-records) of your network trained the tutorial's way: it
-# makes twice your mistakes. So it matters how you train. But it also matters what you build in,
-# and here, with few weights, learning everything is a handicap. When does it stop being one? Much
-# of this book is about that.
+# The second bar is [our record](#Three-records) of your network trained the tutorial's way, and it
+# makes twice your mistakes. So it matters how you train. But it also matters what you build in:
+# here, with so few weights, having to learn everything is a handicap. When does it stop being one?
+# Much of this book is about that.
 #
 # ## The ten it got most wrong
 #
@@ -691,30 +692,28 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # How many did you get? Some can hardly be read by anyone. Others you read at a glance, because
 # you can tell where the pen slipped. The network has seen fifty thousand digits, and never a pen.
 #
-# Write a few yourself: [Try it](try.md#Learn) trains these 7,850 weights in your browser, and
-# then reads what you draw.
+# Write a few yourself: [Try it](try.md#Learn) trains these weights in your browser, and then reads
+# what you draw.
 #
 # ## What to take with you
 #
-# 1. Find the learning rate first. With Adam it's the length of a step: try a few in short
-#    runs, and let it fall to zero at the end.
-# 2. Choose on a validation set, and open the test set when all choices are made. Count right
-#    answers, don't average percents.
-# 3. Divide a difference by its error: below two it's no result, above three it is one. One
-#    run has no error bar.
+# 1. Find the learning rate first, in a few short runs, and let it fall to zero at the end.
+# 2. Choose on a validation set, and open the test set last.
+# 3. Divide a difference by its error: below two it's no result, above three it is one. One run has
+#    no error bar.
 #
 # **Five questions** ([answers](#Solutions))
 #
 # 1. Why hold out a validation set, when there's a test set already?
 # 2. Why shouldn't you average the accuracies of the batches?
 # 3. Why don't Adam's steps shrink when the gradients turn into noise?
-# 4. Three runs had 5.9, 6.0 and 6.4% mistakes. You change something, train once more, and
-#    get 5.5%. Is it better?
+# 4. Three runs had 5.9, 6.0 and 6.4% mistakes. You change something, and one run has 5.5%. Is it
+#    better?
 # 5. Two networks have read the same test images. Which of these images tell you who's better?
 #
-# Try your recipe on small photographs, and you'll soon make the most frequent complaint about
-# Vision Transformers: bad accuracy from scratch. **What does a photograph need that a digit
-# doesn't?** That's [chapter 6](06_recipe.ipynb).
+# Try your recipe on small photographs, and you'll meet a common complaint about Vision
+# Transformers: bad accuracy from scratch. **What does a photograph need that a digit doesn't?**
+# That's [chapter 6](06_recipe.ipynb).
 #
 # ## Exercises
 #
@@ -734,10 +733,11 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 #
 # **3.** ★ Two models of about 98% are measured on two *different* test sets of $n$
 # images each. How large must $n$ be for a difference of 0.1% to be two standard errors?
-# (You need [this error](#A-tenth-of-a-percent) and the right triangle.)
+# (You need [this error](#A-tenth-of-a-percent), twice.)
 #
-# **4.** ★★ At a rate of 0.03, the warm-up decided everything. Predict what it does at 0.01,
-# then compare `climb(seed, 0.01, fall)` with `climb(seed, 0.01, train)`, for three seeds.
+# **4.** ★★ At a rate of 0.03, the warm-up decided everything. Predict what it does at 0.01, then
+# compare `climb(seed, 0.01, fall)` with `climb(seed, 0.01, train)`, for three seeds. (Does the fall
+# always help? [Not always](#When-falling-hurts).)
 #
 # **5.** ★★ Put the 16 patches of every test image into another order, the same for all
 # images. Attention doesn't care about order ([chapter 2](02_attention.ipynb)). What
@@ -1014,8 +1014,9 @@ print(race["command"])
 #
 # ## Three readings
 #
-# * [Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101) explain the W in AdamW:
-#   why `weight_decay` means two different things in Adam and in AdamW.
+# * [Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101) explain the W in AdamW,
+#   which also shrinks the weights a little: why `weight_decay` means two different things in Adam
+#   and in AdamW.
 # * [Beyer et al. 2022](https://arxiv.org/abs/2205.01580) do for ImageNet what our ladder
 #   does for digits: one small ViT, a few plain changes, and a number for each.
 # * [Defazio et al. 2024](https://arxiv.org/abs/2405.15682) disagree with our section on

@@ -8,7 +8,14 @@ import vitedu
 # # Scale, and nothing lost
 #
 # A training run of a few seconds meets no accidents. One that takes days does: the program
-# crashes, or the machine you've rented is taken back in the middle of the night.
+# crashes, or the machine you've rented is taken back in the middle of the night. So you save a
+# file now and then, and after the accident you load it and go on.
+#
+# PyTorch's own example of this,
+# [`multigpu_torchrun.py`](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
+# (commit `f62b4ae`), saves the weights and the number of the epoch that it has just finished. But
+# after an accident it begins with this same epoch. So the epoch is trained twice, and no error
+# tells you.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import copy
@@ -70,14 +77,11 @@ figures.show(*drawings.lives(accident, STEPS))
 
 
 # %% [markdown]
-# So you save the weights now and then, and after the accident you load them and go on. Is
-# that enough?
-#
-# Let's rehearse it. A small ViT learns to read digits in 120 steps (`STEPS`), once in one
-# go and once with an accident halfway, as in the drawing. The learning rate warms up and
-# falls as in [chapter 5](05_mnist.ipynb). At the end we keep a running average of the weights,
-# because it's less noisy than the last weights. To compare two networks, we take a
-# *fingerprint* of their averages, a hash: change a single bit, and the whole fingerprint changes.
+# And if you save nothing but the weights? Let's rehearse it. A small ViT learns to read digits
+# in 120 steps (`STEPS`), once in one go and once with an accident halfway, as in the drawing. The
+# learning rate warms up and falls as in [chapter 5](05_mnist.ipynb), and we keep a running average
+# of the weights, because it's less noisy than the last weights. To compare two runs, we take a
+# *fingerprint* of this average, a hash: change a single bit, and the whole fingerprint changes.
 #
 # `state_dict` gives a network's weights by name; helpers such as `advance` are in folded cells.
 
@@ -149,8 +153,8 @@ print("checked: more than nine weights in ten differ")
 # %% [markdown]
 # Same seed, same data, same number of steps, and yet you got a different network. There was no
 # error. The accuracy doesn't warn you either: after a real accident you'd see the second line
-# alone, and 72% looks fine. But it isn't the run that you planned. If you compare two recipes
-# that way, you may be comparing two accidents.
+# alone, and 72% looks fine. But if you compare two recipes that way, you may be comparing two
+# accidents.
 #
 # So the fingerprint will be our judge on this page. **How do you train what doesn't fit into
 # memory, on machines that don't last, and still get the same weights?**
@@ -187,10 +191,10 @@ def put_back(run, saved):
 
 
 # %% [markdown] tags=["predict"]
-# `put_back`, in a folded cell, restores a run from such a file. Now we leave one thing out of the
-# file, or everything but the weights, and train to the end. How far do you end from the goal,
-# where the undisturbed run ended? (100 percent is the undisturbed run's whole way, from start to
-# goal.) Forgetting the weights is the worst, of course.
+# `put_back`, in a folded cell, restores a run from such a file. Now we repeat the accident, each
+# time with something else left out of the file, and train to the end. Call the end of the
+# undisturbed run the goal, and its whole way from start to goal 100%. How far from the goal does
+# each interrupted run end? Forgetting the weights is the worst, of course.
 #
 # **What's the worst to forget after them?**
 #
@@ -246,16 +250,16 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 # way. Forget everything but the weights, and it's hardly more. With nothing forgotten, you hit
 # it to the last bit. (Each grey dot is a seed; bars and accuracies are means.)
 #
-# Now read the accuracies at the right: only the lost weights would have alarmed you. Without
-# the step, the run even reads *more* digits. Its schedule begins anew, so the learning rate is
-# still high at the end, and in a run this short, larger steps may simply get further.
+# Read the accuracies at the right: only the lost weights would have alarmed you. Without
+# the step, the run even reads *more* digits. Its schedule begins anew, so its steps are still
+# large at the end, and that may help in a run this short.
 #
-# The average has nearly caught up by itself. Adam hasn't: it began with empty means, and took
-# another way.
+# The average has nearly caught up by itself. But Adam began again with empty means, so the weights
+# took a different path.
 #
-# And without the random numbers you train on the same images twice. There's a cure: compute the
-# order of each epoch from the run's seed and the number of the epoch. Then there's no random
-# state to lose, and [the price](#A-computed-order-and-its-price) is small.
+# And without the random numbers, the new start sets the same seed and draws the same images again.
+# There's a cure: compute the order of each epoch from the run's seed and the number of the epoch.
+# Then there's no random state to lose, and [the price](#A-computed-order-and-its-price) is small.
 
 
 # %%
@@ -284,15 +288,14 @@ for batch_size in (4096, 256, 32):
 #
 # Let $\ell_i$ be the loss of image $i$ in a batch of $n$ images. A step needs the gradient
 # $g$ of their mean, and that's a sum over the images. You can cut a sum into *slices*
-# $S$, for example of 32 images, and do one after the other:
+# $S$, and do one after the other:
 #
 # $$
 # g = \nabla \, \frac{1}{n} \sum_{i=1}^{n} \ell_i
 # = \sum_{S} \nabla \, \frac{1}{n} \sum_{i \in S} \ell_i
 # $$
 #
-# PyTorch makes that easy, because `loss.backward()` adds to the gradients that are there. In
-# the picture, $\ell_S$ is the sum of the losses in a slice.
+# PyTorch makes that easy, because `loss.backward()` adds to the gradients that are there:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.slices())
@@ -320,7 +323,7 @@ def accumulated_step(model, optimizer, images, labels, size):
 # %% [markdown]
 # With your pencil, $g$ is 4, and the mean of means is 5. Does the code find the same
 # gradient as one whole batch? We take a hundred images, so there are three slices of 32
-# images and one of 4. `twin`, in a folded cell, copies the network that we trained in one go.
+# images and one of 4.
 
 
 # %% tags=["hide-input"]
@@ -376,18 +379,18 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 
 # %% [markdown]
-# The error is longer than the gradient itself! Each image of the last slice counts as much as
-# eight others, and among only four images the gradients cancel far less. Hugging Face's
-# `transformers` [had this mistake](https://github.com/huggingface/transformers/pull/34191)
-# until October 2024, because slices of equally many texts differ in their number of tokens.
+# The error is longer than the gradient itself! Each of the four images in the last slice counts as
+# much as eight others. Hugging Face's `transformers` [had this
+# mistake](https://github.com/huggingface/transformers/pull/34191) until October 2024, because
+# slices of equally many texts don't have equally many tokens.
 #
 # Done right, the paper's step fits into a laptop, as 128 slices of 32 images. But slices save
 # memory, not work.
 #
 # ## Cut the memory
 #
-# And if not even a slice fits? On the way back, each layer needs what it was given on the way
-# forward. So the forward pass keeps nearly everything that it computes.
+# And if not even a slice fits? In the backward pass, each layer needs what it was given on the
+# way forward. So the forward pass keeps nearly everything that it computes.
 #
 # *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
 # only the input of each block. When the backward pass arrives there, the block runs forward
@@ -455,12 +458,12 @@ assert 5.5 < kept / most < 7.5
 print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
-# By this count it's a third: three parts of work become four. But count every multiply-add, and
-# it's only a quarter. PyTorch doesn't repeat a block's last product, because the backward pass
-# doesn't need its result.
+# By this count it's a third: three parts of work become four. But the counted multiply-adds grow
+# by only a quarter, because PyTorch skips a block's last product, whose result the backward pass
+# doesn't need.
 #
-# And the memory? Even while a block runs again, you need only about a sixth. The gradient is the
-# same to the last bit, and so the fingerprint would be, too.
+# And the memory? You need only about a sixth, even while a block runs again. The gradient
+# is the same to the last bit, so the fingerprint would be, too.
 #
 # For ViT-B/16, a slice of 32 images took 5.2 GB. And now?
 
@@ -503,11 +506,9 @@ figures.show(*drawings.ring(torch.stack(frames)))
 # the sum. After three rounds, every chunk is finished somewhere: a 4. The last three rounds only
 # hand those sums around.
 #
-# In six rounds of a quarter of a million, each process sends one and a half million numbers
-# instead of three. With $p$ processes and a gradient of $m$ numbers, it's
-# $2 \, (p - 1) / p \cdot m$: less than $2m$, however many machines you have. No method can
-# send less, as [Patarasuk and Yuan 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove.
-# The folded cells below have the ring in code.
+# So each process sends six chunks of a quarter of a million numbers, or one and a half
+# million instead of three. With $p$ processes and a gradient of $m$ numbers, it's
+# $2 \, (p - 1) / p \cdot m$: less than $2m$, however many machines you have.
 
 
 # %% tags=["hide-input"]
@@ -550,8 +551,8 @@ print("checked: everyone has the sum, and the picture shows how")
 # %% [markdown]
 # ### Two processes at work
 #
-# Now for two real processes. How do they share the images without a word? You already have the
-# cure: both compute the same order with `rows_of`, and each takes every second image.
+# Now for two real processes. They needn't tell each other who takes which images, because both
+# compute the same order with `rows_of`, and each takes every second image.
 
 
 # %% tags=["hide-input"]
@@ -580,10 +581,10 @@ def worker(share, count, divide_by):
 #     weight.grad /= 2
 # ```
 #
-# We take ten steps in two Python programs, done *right*, and then with two mistakes that are easy
-# to make. In the run "same images", both processes take the first share. In the run "sum", nobody
-# divides by two. Now the goal is where a single process ends after the same ten steps on whole
-# batches, and 100 percent is its whole way.
+# We take ten steps in two Python programs, done *right*, and then with two mistakes. In the run
+# "same images", both processes take the first share. In the run "sum", nobody divides by two.
+# This time the goal is where a single process ends after ten steps on the whole batches, and its
+# whole way is 100%.
 #
 # **Which mistake ends further from the goal?**
 #
@@ -675,16 +676,19 @@ for name, ends in found.items():
     print(f"{name:12} {far:{'7.0f' if far >= 1 else '7.2g'}}%")
 
 # %% [markdown]
-# None of them raises an error. Done right, two processes end where one does, except for the
-# last digits. They differ by more than 1e-15, because Adam [rescales even rounding
-# noise](#When-bytes-differ). (So don't expect equal fingerprints here.)
+# Neither mistake raises an error. Done right, two processes end where one does, except for the last
+# digits. That's rounding again, so don't expect equal fingerprints here. It's more than the 1e-15
+# of our slices, because Adam divides by the gradient's size: where a gradient is nearly zero, this
+# [magnifies rounding noise](#When-bytes-differ).
 #
-# With the same images you end at 109%, further from the goal than you began, and about as far as
-# with ten steps on [other images](#Half-a-batch). The second process worked for nothing. The sum
-# hardly matters, because Adam divides by the gradient's size. (Without Adam? Exercise 1.)
+# With the same images you end at 109%: further from the goal than at the start! The second process
+# only repeats what the first one does, and 32 images alone are [a poor guide](#Half-a-batch).
 #
-# And is it faster? On our two processors, two processes once trained a larger ViT [1.4 times as
-# fast](#What-sharing-brings) as one. PyTorch's own version is called [DDP](#DDP-and-FSDP).
+# The sum hardly matters, because with Adam twice the gradient is nearly the same step.
+#
+# And is it faster? On our two processors we timed a larger ViT once, and two processes were [1.4
+# times as fast](#What-sharing-brings) as one. It isn't twice, because adding up the gradients
+# takes time, too. PyTorch has all this ready-made, as [DDP](#DDP-and-FSDP).
 #
 # ## Killed while saving
 #
@@ -702,13 +706,11 @@ except RuntimeError as error:
 
 
 # %% [markdown]
-# Suppose you wrote it under the name of your last checkpoint, as [PyTorch's own
-# example](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
-# does. Then both are gone: opening a file for writing empties it.
+# Suppose you wrote it under the name of your last checkpoint, as PyTorch's example at the top does.
+# Then you've lost the old one as well, because opening a file for writing empties it.
 #
-# So write to a second file beside it, make sure it's all on the disk, and only then rename it.
-# If the program dies, the renaming has happened completely or not at all. (What about [a power
-# cut](#Beyond-a-rename)?)
+# So write to a second file beside it, make sure it's all on the disk, and only then rename it. If
+# the program dies, the renaming has happened completely or not at all.
 
 
 # %%
@@ -742,7 +744,7 @@ def program(path):
 # program can catch: no goodbye, no cleaning up. Then the same command starts it again.
 #
 # You pick the moments. Each number in the list is a step, below 110. The kill comes up to 30
-# milliseconds later: in one of the next steps, or during a save.
+# milliseconds after this step, so it may hit one of the next steps, or a save.
 
 # %% tags=["hide-input"]
 LIFE = """
@@ -782,16 +784,14 @@ starts = [life(run_file, kill_at) for kill_at in [*moments, None]]
 figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
-# Each new start goes back to the last whole checkpoint. What's light red has to be done again:
-# that's the price of an accident.
+# Each new start goes back to the last whole checkpoint, and has to do the light red steps again.
 #
-# Now look at our kills at 40 and 55. A save was due, yet the next start begins one grey line
-# earlier: the new file didn't have its name yet, and the old one was still whole. (Had the writing
-# begun? In [a harder test](#Beyond-a-rename) it had, in most of the kills, and the weights were
-# still equal.)
+# Look at our kills at 40 and 55. A save was due, yet the next start begins one grey line
+# earlier. So the new file didn't have its name yet, but the old one was still whole. ([A harder
+# test](#Beyond-a-rename) killed runs in the middle of the writing, and the weights were still equal.)
 #
-# Has the fingerprint survived? Here are the two from the top, and then the same steps of `program`
-# in one go and killed. (These take their images from `rows_of`, so compare within each pair.)
+# Has the fingerprint survived? Here are the two from the top, and then two of `program`, in one go
+# and killed. (`program` takes its images from `rows_of`, so compare within each pair.)
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -819,7 +819,7 @@ print("checked: Adam's means are the same bytes as well")
 
 # %% [markdown]
 # At the top, one accident gave you another network, and nothing warned you. Here the program died
-# eight times, and nothing in the result shows it: the same bytes, and Adam's means agree as well.
+# eight times, and nothing in the result shows it: the same bytes, Adam's means included.
 #
 # You needn't believe us. Put the meanest moments that you can think of into the list, and run the
 # notebook again. On [one processor with one thread](#When-bytes-differ), we bet that the last two
@@ -980,7 +980,9 @@ print(f"{share:.0%} of their time goes into adding up gradients")
 
 # %% [markdown]
 # That's far from twice as fast: while they add up, the processes also wait for each other. (Beside
-# other programs it was once 1.2 times and 9%, so don't take one run for a verdict.)
+# other programs it was once 1.2 times and 9%, so don't take one run for a verdict.) Sending less
+# wouldn't be possible: no all-reduce gets by with fewer numbers than the ring, as [Patarasuk and
+# Yuan 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove.
 #
 # ### DDP and FSDP
 #
@@ -1081,7 +1083,8 @@ print("checked: with the same draws it's equal to the last bit")
 # the CPU.)
 #
 # The hidden checks on this page demand that gradients agree to twelve digits, in float64,
-# but the weights after Adam only to ten, because Adam rescales even rounding noise.
+# but the weights after Adam only to ten. Adam divides by the gradient's size, and where a gradient
+# is nearly zero, that magnifies rounding noise.
 #
 # ### Counted and measured
 #

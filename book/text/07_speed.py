@@ -443,7 +443,7 @@ figures.show(*speed.rescue(losses, scales))
 
 
 # %% [markdown]
-# Without scaling, the loss stays at about $\ln 10$, which is pure guessing. There's no error and no
+# Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
 # NaN: the network just doesn't learn. With your scaler, the run falls behind while the scale is
 # small, but then it comes alive and catches up (in one run each). In the end the scale hits its
 # ceiling. It doubles, a gradient overflows, the step is skipped, and the scale halves again.
@@ -532,13 +532,12 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
 # That's the most that faster products can bring to this step. How much faster they get depends on
-# the chip. On the processor that timed this page, `bfloat16` is [2.3 times as
-# fast](#Arithmetic-or-memory) as `float32`, but `float16` is far slower.
+# your chip, and some formats [make them slower](#Arithmetic-or-memory).
 #
-# GPUs have circuits for short formats, too. One such format is *TF32*: your tensors stay in
-# `float32`, and the GPU rounds each number to ten bits of fraction on its way into a product.
-# According to its data sheet, an H100 then multiplies 7.4 times as fast as in `float32`, and in
-# `bfloat16` it's 14.8 times.
+# GPUs have circuits for short formats. One such format is *TF32*: your tensors stay in `float32`,
+# and the GPU rounds each number to ten bits of fraction on its way into a product. According to its
+# data sheet, an H100 then multiplies 7.4 times as fast as in `float32`, and in `bfloat16` it's 14.8
+# times.
 #
 # **Your pencil again:** with products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is left.
 # So TF32 should make this step three times as fast. The same sum with 14.8 says 3.5 times for

@@ -52,8 +52,8 @@ figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 
 # %% [markdown]
 # The framed patch is a piece of Grace Hopper's cap. On the right, the lighter a patch is, the more
-# its vector points the same way as that piece's. (The scale is their cosine.) Nobody has looked
-# around yet, so the jacket is as light as the cap: dark cloth is dark cloth.
+# its vector points the same way as the framed patch's. (The scale is the cosine of their angle.)
+# Nobody has looked around yet, so the jacket is as light as the cap: dark cloth is dark cloth.
 #
 # Now let's look around, with attention layers and nothing else: 24, as many as the paper's Large
 # model has, with [random weights](#First-values). (`fresh`, from a hidden cell, draws them.)
@@ -116,8 +116,8 @@ for passed in range(6):
 #
 # ## Why it turns to fog
 #
-# The shares that a token hands out are positive and sum to 1. So what it takes home is an
-# *average* of values, and averages are closer together than the values were.
+# In an attention layer, each token shares out its attention: the shares are positive and sum to 1.
+# So what it takes home is an *average* of values, and averages are closer together than the values.
 #
 # Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 2)$ and $(2, 4)$. Each gives itself
 # the share ½ and the other two ¼. The first becomes
@@ -133,10 +133,9 @@ three = torch.tensor([[4.0, 0], [0, 2], [2, 4]])  # (t, d)
 figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
-# Couldn't a learned matrix stretch the differences again? It would have to stretch more each time:
-# the more alike tokens are, the more evenly they share their attention.
-# [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove that if the weights aren't too large,
-# each layer shrinks the spread faster than the one before.
+# Couldn't a learned matrix stretch the differences again? It would have to stretch more with every
+# layer, because the more alike tokens are, the more evenly they share their attention ([Dong et al.
+# 2021](https://arxiv.org/abs/2103.03404)).
 #
 # ## Add, don't replace
 #
@@ -146,6 +145,11 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 #
 # where $\mathbf{z}$ holds all tokens, one per row, and $f$ is the layer.
 #
+# Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody erases
+# anything. In a Transformer, that page is the *residual stream*. A layer that reads from it and
+# adds to it is a *residual branch*, and the plus sign a *residual connection*
+# ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
+#
 # Take up your pencil again, and add to each token what it took home:
 #
 # | | first token | mean | how far apart | compared with the mean |
@@ -154,15 +158,12 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # | averaged | $(2.5, 1.5)$ | $(2, 2)$ | ½ | a quarter |
 # | added | $(6.5, 1.5)$ | $(4, 4)$ | 2½ | five eighths |
 #
-# Compared with the mean, averaging alone leaves a quarter of the difference, adding five eighths.
+# Adding loses nothing: the difference is even a bit larger than at the start. But the mean has
+# doubled, so compared with the mean, five eighths of the difference are left. That's still fog in the
+# end, only later.
 #
-# Think of a page that goes from hand to hand. Everybody reads it and adds a note, and nobody erases
-# anything. In a Transformer, that page is the *residual stream*. A layer that reads from it and
-# adds to it is a *residual branch*, and the plus sign a *residual connection*
-# ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
-#
-# So here are our 24 layers again, each with a plus sign. The differences should survive. But
-# **how large will the tokens be?**
+# Is that late enough for 24 layers? Here they are again, each with a plus sign. And **how large
+# will the tokens be?**
 #
 # * about as before
 # * 24 times as large
@@ -208,8 +209,10 @@ compare({"+ add": z})
 # 21% is no longer fog. But look at the size!
 #
 # Your pencil has shown you why. Averaging shrinks only the differences. What all tokens share comes
-# out at full size, and the plus sign adds it once more. Each of our layers multiplies the size by
-# [about $\sqrt2$](#First-values), and that soon makes thousands.
+# out at full size, and the plus sign adds it to the stream once more. With the pencil, that doubled
+# the mean. Our layers' random matrices first turn it to another direction, so a layer makes the
+# stream only [about $\sqrt2$ times](#First-values) as large. But do that 24 times, and you get
+# thousands.
 #
 # ## Every token at one size
 #
@@ -256,8 +259,9 @@ assert torch.allclose(layer_norm(x), nn.LayerNorm(192, eps=1e-6)(x))
 print("the same as nn.LayerNorm")
 
 # %% [markdown]
-# Where do we put it? At the entrance of each branch, which then reads a normalised copy; the stream
-# itself stays as it is. The second loop tries the norm alone, without the plus sign.
+# Where do we put it? At the [entrance of each branch](#Norm-first-or-last), which then reads a
+# normalised copy, while the stream itself stays as it is. The second loop tries the norm alone,
+# without the plus sign.
 
 # %%
 z = tokens
@@ -270,9 +274,9 @@ for layer in layers:
 compare({"norm, but no add": alone, "+ norm": z})
 
 # %% [markdown]
-# Now a layer's output no longer grows with the stream, so after 24 layers the stream is only
-# [about five times](#First-values) its size. And attention stays open: even a patch's favourite
-# gets no more than a few percent.
+# Now a layer's output no longer grows with the stream, so 24 layers make the stream only [about
+# five times](#First-values) as large. And attention stays open: even a patch's favourite gets only
+# a few percent (see the hidden cell).
 #
 # The plus sign looks after the differences, the norm after the size. Drop the plus sign, and
 # it's fog again.
@@ -283,14 +287,14 @@ print(largest_shares(layer_norm))
 # %% [markdown]
 # ## Then think for yourself
 #
-# By now the cap's patch has heard about the braid above it and the face below. But what attention
-# brings home has only gone through matrices and been averaged, and that can't conclude "so this is
-# a cap".
+# By now the cap's patch has heard about the braid above it and the face below. But attention only
+# takes averages of values, and a matrix makes the values. That gathers evidence, but it can't
+# conclude "so this is a cap".
 #
 # Take the smallest conclusion there is: *these two numbers differ*. We want 1 for $(2, 1)$ and
-# $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or without a bias. The first
-# two tokens have the same sum as the last two, so their results would too, and $1 + 1$ isn't
-# $0 + 0$.
+# $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or without a bias. The
+# first two tokens add up to $(3, 3)$, and so do the last two. So the two pairs of results would
+# have to add up to the same, but $1 + 1$ isn't $0 + 0$.
 #
 # But compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU), and add.
 # Try it on all four: matrix, bend, matrix is all it takes.
@@ -323,8 +327,8 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# So who talks to whom? Give each part six random tokens and wiggle one of them. The coloured squares
-# tell you which outputs move.
+# So who talks to whom? Give each part six random tokens and wiggle one of them. In its column, the
+# coloured squares are the outputs that move.
 
 # %% tags=["hide-input"]
 from torch.autograd.functional import jacobian
@@ -385,8 +389,7 @@ figures.show(*figures.network("encoder"))
 sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
-# Two in each block, and one after the last, where an answer is read from the stream. (Why not [put
-# the norms in the stream](#Norm-first-or-last)?)
+# Two in each block, and one after the last, where an answer is read from the stream.
 #
 # ## Is it the real thing?
 #
@@ -405,8 +408,8 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 
 
 # %% [markdown]
-# You've written the real thing. (PyTorch's block, with its defaults, is [a different
-# one](#Somebody-else's-block).) Do your blocks lift the fog? You'll see that in the last picture.
+# You've written the real thing. (PyTorch's own block, with its defaults and the same weights, sees
+# [a cardoon](#Somebody-else's-block).)
 
 
 # %% tags=["hide-cell"]
@@ -425,8 +428,7 @@ start = embed(hopper)
 # and a cup of coffee. ("No norms" means all 25.)
 #
 # One thing to know: the model reads its answer from one extra token, *row 0*, which belongs to no
-# patch. It's the class token of the drawing, and [chapter 4](04_vit.ipynb) shows where it comes
-# from.
+# patch. It's the class token of the drawing, and [chapter 4](04_vit.ipynb) is about it.
 #
 # **Which part, left out, has to give exactly the same answer for all three photographs, down
 # to the last percent?**
@@ -501,17 +503,18 @@ figures.show(*drawings.parts(shown, given, beside))
 # Attention. Without it row 0 never hears about any patch, so every photograph is the same
 # jigsaw puzzle.
 #
-# The other three do look, and each goes wrong in its own way. The columns on the right give the size
-# of Hopper's tokens after block 12, compared with the start, and their spread. (We've left out the
-# picture's corners, whose tokens are [giants](#How-much-does-a-block-write?).)
+# The other three do look, and each goes wrong in its own way. The columns on the right give the
+# size and spread of Hopper's tokens after block 12. (The picture's four corners are left out: their
+# tokens are [giants](#How-much-does-a-block-write?).)
 #
-# * Without **plus signs** it's fog again: all that's left of a photograph is a single vector.
+# * Without **plus signs** it's fog again: all that's left of a photograph is a single vector. In
+#   your code that's two forgotten `x +`, and no error tells you.
 # * Without **norms** the stream grows far too large, and the network is sure of nonsense, such
 #   as a slide rule in the cup.
-# * Without **MLPs** row 0 still looks (the cat's percentage differs), but it draws the same
+# * Without **MLPs** row 0 still looks, as the cat's other percentage shows, but it draws the same
 #   conclusion every time.
 #
-# None of these networks was trained that way. One that was might find a way around it.
+# (Networks trained without a part might learn to manage.)
 #
 # <div class="try" data-part="parts"></div>
 #
@@ -522,7 +525,7 @@ figures.show(*drawings.parts(shown, given, beside))
 # Normally, the last norm and a matrix called the *head* turn row 0 into 1,000 scores, one per
 # class: the *logits*. But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0
 # has the same shape all the way, and you can hand it to the head after any block. `stream`, from a
-# hidden cell, returns what's there after each.
+# hidden cell, returns the stream after every block.
 
 
 # %% tags=["hide-cell"]
@@ -576,11 +579,11 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # This trick is the *logit lens* ([nostalgebraist
 # 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens); on ViTs,
 # [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the head was trained to
-# read the stream at its end. When it says "hook" halfway, there may be a uniform in the stream that
-# it can't read yet.
+# read the finished stream. When it says "hook" halfway, there may be a uniform that it can't read
+# yet.
 #
-# What goes through the network when it sees a photograph of *yours*? Put the name of your file in
-# place of this rocket on its launch pad:
+# And what does the network make of a photograph of *yours*? Put your file's name in place of this
+# rocket on its launch pad:
 
 # %%
 yours = vitedu.data.photo("rocket")  # or yours = "my photo.jpg"
@@ -591,13 +594,13 @@ pictures = {"yours": (image[0] + 1) / 2}
 figures.show(*drawings.answers(pictures, {"yours": guesses(image)}))
 
 # %% [markdown]
-# Poles, mostly, and then a drilling platform. (Look at the steel towers on either side.)
+# Poles, mostly, and then a drilling platform. Look at the steel towers on either side!
 #
 # ## The fog lifts
 #
-# Here's the map of Hopper's cap for the last time: on top after twelve layers of attention alone, and
-# after twelve of your blocks with new weights; below after four, eight and twelve of your trained
-# blocks, with what the head says there.
+# Here's the map of Hopper's cap for the last time. The upper row has twelve layers of attention
+# alone, and twelve of your blocks with new weights. The lower row has your trained blocks, after
+# four, eight and twelve of them, with what the head says there.
 
 # %% tags=["hide-input"]
 with torch.random.fork_rng():
@@ -611,38 +614,38 @@ for n in (4, 8, 12):
 figures.show(*drawings.likeness(picture, streams, CAP))
 
 # %% [markdown]
-# Attention alone is fog. New blocks leave a mist: the patches stay apart, but the blocks haven't
+# Attention alone is fog. New blocks leave a mist: the patches differ, but the blocks haven't
 # learned yet which of them belong together.
 #
-# Now watch the jacket. After block 4 it's still nearly as light as the cap's dark cloth. After block
-# 8 it has gone dark, and what lights up is the cap: dark cloth, gold badge, white top. Nobody ever
-# marked a cap for this network; it has only learned to name photographs. And the head still says
-# "hook"!
+# Now watch the jacket. After block 4, large parts of it are still nearly as light as the cap's
+# band. After block 8 it has gone dark, and what lights up is the cap: the dark band most of all,
+# badge and white top more faintly. It's chapter 2's map, but this time your own blocks have drawn
+# it. Nobody ever marked a cap for this network; it only learned to name photographs. And the head
+# still says "hook"!
 #
 # Four blocks later the head says what you'd say. (That's one patch of one photograph. The black
-# corners are [giants](#How-much-does-a-block-write?).) From fog to a uniform: two lines of code,
-# twelve times over, and you wrote them.
+# corners are the [giants](#How-much-does-a-block-write?) again.) From fog to a uniform: two lines
+# of code, twelve times over, and you wrote them.
 #
 # ## What to take with you
 #
-# 1. Attention averages, so a stack of nothing else makes all tokens equal; a branch that *adds* to
-#    the stream keeps their differences.
-# 2. A norm at the entrance of each branch keeps what it reads at one size; attention lets the tokens
-#    talk, and the MLP lets each of them think.
-# 3. A block is two lines of code with four parts: take one out of every block of a trained network,
-#    and it talks nonsense without raising an error.
+# 1. Attention averages, so attention alone makes all tokens equal. *Adding* to the stream keeps
+#    their differences.
+# 2. A norm gives each branch tokens of one size. Attention lets the tokens talk, and the MLP lets
+#    each of them think.
+# 3. A block is two lines of code with four parts: take one out of every trained block, and the
+#    network talks nonsense without any error.
 #
 # Can you answer these? ([Answers](#Solutions))
 #
 # 1. Why do tokens that only attend to each other end up equal, and why faster and faster?
 # 2. With plus signs but no norms, what becomes of the stream, and of attention?
 # 3. What does LN make of $(30, 10)$, and why does it need $\epsilon$?
-# 4. Where are the 25 norms of a network with twelve blocks?
-# 5. Why is it always a jigsaw puzzle without attention?
+# 4. Why is it always a jigsaw puzzle without attention?
 #
-# You can now turn 196 tokens into 196 better ones. But where does row 0 come from, and who tells the
-# blocks where a patch was? **What's still missing between twelve blocks and a name?** That's
-# [chapter 4](04_vit.ipynb).
+# You can now turn 196 tokens into 196 better ones. But where does row 0 come from, and who tells
+# the blocks where a patch was? **What's missing between twelve blocks and a name?** That's [chapter
+# 4](04_vit.ipynb).
 #
 # ## Exercises
 #
@@ -711,8 +714,10 @@ with torch.random.fork_rng():
         print(f"seed {seed}: {told}")
 
 # %% [markdown]
-# With norms it's nearly the same each time. Without them it's a matter of chance, so that the two
-# agree on this page is a coincidence.
+# With norms it's nearly the same each time. Take the table above: the stream grew to 4.7 times its
+# size, and 21% of that is about as much difference as there was at the start. So the differences
+# kept their size, and only what the tokens share has grown. Without norms the spread is a matter of
+# chance, so that the two agree on this page is a coincidence.
 #
 # ### Somebody else's block
 #
@@ -965,9 +970,10 @@ for name, image in images.items():
 #
 # ## Three readings
 #
-# * [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove what our maps show, and ask
-#   which part of the block prevents it. Compare their answer on residual connections with
-#   our table of stacks.
+# * [Dong et al. 2021](https://arxiv.org/abs/2103.03404) prove what our maps show: if the weights
+#   aren't too large, each layer shrinks the spread faster than the one before. They also ask which
+#   part of the block prevents it. Compare their answer on residual connections with our table of
+#   stacks.
 # * [Xiong et al. 2020](https://arxiv.org/abs/2002.04745) explain warm-up by the place of the
 #   norm, and train pre-norm Transformers without it.
 # * [Liu et al. 2020](https://arxiv.org/abs/2004.08249) disagree. Balanced gradients alone
@@ -977,16 +983,15 @@ for name, image in images.items():
 #
 # ## Solutions
 #
-# <details><summary>Five questions</summary>
+# <details><summary>Four questions</summary>
 #
 # 1. What each takes home is an average, so they get closer together. And the more alike they
 #    are, the more evenly they share their attention, so the next average is blurrier.
 # 2. It grows by about $\sqrt2$ in each layer, to thousands of times its size. Then the scores
 #    are so large that each token attends to a single winner, and attention hardly learns.
 # 3. $(1, -1)$, as from $(3, 1)$. A token such as $(4, 4)$ has deviation 0.
-# 4. Two in each block, at the entrances of its branches, and one after the last block.
-# 5. Row 0 starts out the same for every picture, and nothing but attention brings anything of
-#    a patch to it.
+# 4. Row 0 starts out the same for every picture, and nothing but attention brings anything of a
+#    patch to it.
 #
 # </details>
 #

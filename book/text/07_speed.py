@@ -42,12 +42,12 @@ print(x + 1)
 figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
-# Still 2048. Every square is a bit. In `float32` the orange one holds the last 1 of 2049.
-# `float16` would need a seventeenth bit for it. And yet large networks are usually trained with
-# such numbers. They take half the memory and, on the right chip, a fraction of the time.
+# Still 2048. Every square is a bit. In `float32` the orange one holds the last 1 of 2049. `float16`
+# would need a seventeenth bit for it. And yet large networks are usually trained with such numbers,
+# because they take half the memory and, on the right chip, a fraction of the time.
 #
 # Here are the first four losses of [chapter 5's](05_mnist.ipynb) network on handwritten digits, in
-# the usual `float32` and in `float16`:
+# `float32` and in `float16`:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 # digits in each part, epochs and seeds of a training run; tries of what is
@@ -122,10 +122,10 @@ for dtype in (torch.float32, torch.float16):
 #
 # ## Sixteen bits
 #
-# A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits times a
-# power, here a power of two. One bit is the sign, some are the exponent $e$, and the remaining
-# $k$ are the fraction, a whole number $m$ from $0$ to $2^k - 1$. Here's one tenth in three
-# formats:
+# A computer keeps a number the way you'd write $6.02 \cdot 10^{23}$: a few digits times a power,
+# here a power of two. One bit is the sign, and some are the exponent $e$. The remaining $k$ bits
+# are for the digits. Read as a whole number, they give $m$, from $0$ to $2^k - 1$, and the fraction
+# is $m / 2^k$. Here's one tenth in three formats:
 
 # %% tags=["hide-input"]
 figures.show(*speed.formats(0.1))
@@ -135,13 +135,13 @@ figures.show(*speed.formats(0.1))
 #
 # $$ \pm \left( 1 + \frac{m}{2^k} \right) \cdot 2^{e} $$
 #
-# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$, and its fraction says $0.6$ as nearly
+# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$, and its fraction comes as close to $0.6$
 # as $k$ bits can.
 #
-# The fraction decides how *fine* the numbers are: there are $2^k$ of them from $1$ to $2$,
-# evenly spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The exponent decides
-# how *far* they reach. With sixteen bits you have to choose: `float16` is finer, and `bfloat16`,
-# made for neural networks, reaches as far as `float32`.
+# The fraction decides how *fine* the numbers are: there are $2^k$ of them from $1$ to $2$, evenly
+# spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The exponent decides how *far*
+# they reach. With sixteen bits you have to choose: `float16` is finer, and `bfloat16` reaches as
+# far as `float32`.
 #
 # **Take a pencil,** and a toy format with two bits of fraction, $k = 2$. Which numbers are
 # there from $1$ up to $2$? Which from $4$ up to $8$? A result is rounded to the nearest
@@ -183,8 +183,8 @@ for name, dtype in FORMATS.items():
     print(f"{name:9} {w:.4f}")
 
 # %% [markdown]
-# At 1: in sixteen bits it hasn't moved. *Small steps get lost:* each is less than half the
-# distance to the next number, so the sum is rounded back, a thousand times in a row.
+# It ends where it began, at 1. *Small steps get lost:* each is less than half the distance to the
+# next number, so the sum is rounded back to 1, a thousand times in a row.
 #
 # **The second test is large numbers.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's logits for a cup of coffee, by
@@ -205,13 +205,13 @@ print(f"largest logit {logits.max():.0f}, its power {powers.max()}")
 print(f"its probability {softmax.max()}")
 
 # %% [markdown]
-# The power of an ordinary logit becomes infinity, and infinity divided by infinity is NaN.
-# (PyTorch's own softmax first subtracts the largest logit, which doesn't change the result.)
+# The power of an ordinary logit is already too large, so it becomes infinity, and infinity divided
+# by infinity is NaN. (That's why PyTorch's own softmax first subtracts the largest logit.)
 #
-# **The third test is tiny numbers,** and it solves the case from the top of the page. Adam
-# divides by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a weight's squared
-# gradients, and $\epsilon = 10^{-8}$ is there to prevent a division by zero. And in the first
-# step every gradient below the head *is* zero, because the head itself is still all zeros.
+# **The third test is tiny numbers,** and it solves the case from the top of the page. Adam divides
+# by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a weight's squared gradients. In
+# the first step every gradient below the head is zero, because the head itself is still all zeros.
+# So $\hat v$ is zero, too, and $\epsilon = 10^{-8}$ is there so that Adam doesn't divide by zero.
 
 # %%
 epsilon = torch.tensor(1e-8, dtype=torch.float16)
@@ -233,15 +233,16 @@ assert epsilon == 0 and logits.half().softmax(dim=-1).isfinite().all()
 print("checked: a step that vanishes, a power too large, an epsilon of 0")
 
 # %% [markdown]
-# The safeguard itself was rounded to zero, and that's what killed the run. ([The second
-# reading](#A-larger-epsilon) shows what a larger one costs.)
+# But in `float16`, $\epsilon$ itself is [rounded to zero](#A-larger-epsilon). So Adam divided zero
+# by zero, and that's what killed the run.
 #
 # ## Let each number have what it needs
 #
 # Weights need [fine steps](#Weights-in-bfloat16), and Adam's averages of squared gradients are
-# tiny, so both stay in `float32`. The time goes into the matrix products, so they get sixteen
-# bits. This *mixed precision* ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)) is
-# one line in PyTorch: inside `torch.autocast`, each operation picks its format.
+# tiny, so both stay in `float32`. But most of the time goes into matrix products, so their factors
+# are rounded to sixteen bits. This *mixed precision* ([Micikevicius et al.
+# 2018](https://arxiv.org/abs/1710.03740)) is one line in PyTorch: inside `torch.autocast`, each
+# operation picks its format.
 
 # %% tags=["hide-cell"]
 a, b = torch.randn(4, 8), torch.randn(8, 8)
@@ -263,21 +264,21 @@ assert dtypes == [short, usual, short, usual]
 print("checked: a product in float16, the loss in float32")
 
 # %% [markdown]
-# A product rounds both factors to sixteen bits on the way in. The loss is always computed in
-# `float32`, and on a GPU [norms and softmax](https://docs.pytorch.org/docs/stable/amp.html)
-# are, too.
+# The loss is always computed in `float32`, and on a GPU so are [norms and
+# softmax](https://docs.pytorch.org/docs/stable/amp.html).
 
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
 #
-# On the way back, the gradients of such products have sixteen bits as well. Is that
-# enough? We collect real gradients for four photographs, at the output of each linear layer of
-# ViT-Ti/16. As labels we take the network's own answers, because late in training it's right
-# about most pictures.
+# On the way back, the gradients of these products have sixteen bits as well. Is that enough? Let's
+# look at real ones, at the output of each linear layer of ViT-Ti/16, for four photographs. When a
+# network is right, its gradients are small, and late in training it's right about most pictures. So
+# as labels we take the network's own answers.
 #
 # **Take a pencil.** Half of these gradients are smaller than about $2^{-14}$. But the loss of a
-# batch is a *mean*, so each is divided by the batch size, and ViT's authors pretrain with 4,096
-# images, which is $2^{12}$. The smallest number in `float16`, $6 \cdot 10^{-8}$, is $2^{-24}$.
+# batch is a *mean*, so each gradient is also divided by the batch size. ViT's authors pretrain with
+# 4,096 images, which is $2^{12}$. Compare what's left with the smallest number in `float16`, which
+# is $2^{-24}$.
 #
 # **What share of them is too small for float16?**
 #
@@ -318,25 +319,25 @@ print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
 # More than half of them would be lost: the median is down to $2^{-26}$, which rounds to zero.
-# Nearly all of the rest are in the strip of "fewer bits", where a number loses one bit of its
-# fraction each time it halves. (While a network is still wrong, fewer are lost.)
+# Nearly all of the rest are in the strip of "fewer bits", too small for `float16` to keep all their
+# digits.
 #
 # So let's move the gradients to where most of them keep all their bits. Multiply the loss by some
 # $s$, and the gradient of every weight $w$ is multiplied by $s$, too:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
-# The lower panel of the figure shows it for $s = 2^{16}$. Afterwards, in `float32`, we divide
-# by $s$ again. Here's such a step. Where it's orange, the products have sixteen bits.
+# The lower panel of the figure shows it for $s = 2^{16}$. Afterwards, in `float32`, we divide by
+# $s$ again. Here's the whole step, orange where the products have sixteen bits:
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
 
 
 # %% [markdown]
-# The best $s$ is as large as possible without overflow, and that changes during training. A
-# *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and
-# halves $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
+# The best $s$ is as large as possible without overflow, and that changes during training. So a
+# *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and halves
+# $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
 #
 # `bfloat16` reaches as far as `float32` and needs no scaler, so take it if your chip has circuits
 # for it. If it hasn't (an older GPU such as a T4), take `float16` and this:
@@ -367,7 +368,7 @@ class LossScaler:
 
 
 # %% [markdown]
-# And the step from the figure:
+# And here's the step from the figure:
 
 
 # %%
@@ -407,14 +408,14 @@ assert len(set(history)) > 3 and mine.isfinite().all()
 print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
-# Step for step, it does what PyTorch's `torch.amp.GradScaler` does.
+# Step for step, your scaler does what PyTorch's own `torch.amp.GradScaler` does.
 #
 # ## A run brought back to life
 #
-# To see your scaler at work we need gradients that are too small for `float16`, and our little
-# network's aren't. So the experiment is rigged: we divide the loss by 65,536, and every
-# gradient shrinks with it. We shrink Adam's $\epsilon$ by the same factor, so `float32`
-# doesn't notice. Your scaler begins at $1$ here, with a patience of four.
+# To see your scaler at work, we need gradients that are too small for `float16`, and our little
+# network's aren't. So we rig the experiment: we divide the loss by 65,536, and every gradient
+# shrinks with it. Adam's $\epsilon$ shrinks as much, so in `float32` nothing changes. Your scaler
+# begins at $1$ here, with a patience of four.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -443,19 +444,20 @@ figures.show(*speed.rescue(losses, scales))
 
 # %% [markdown]
 # Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
-# NaN: it just doesn't learn. With your scaler the run falls behind while the scale is small,
-# and then it comes alive and catches up. (That it even ends a little lower may be luck.) At last
-# the scale hits the ceiling: a doubling, an overflow, a skipped step, a halving.
+# NaN: the network just doesn't learn. With your scaler, the run falls behind while the scale is
+# small, but then it comes alive and catches up (in one run each). In the end the scale hits its
+# ceiling. It doubles, a gradient overflows, the step is skipped, and the scale halves again.
 #
 # Mixed precision also revives the network that died at the top of the page. With nothing rigged,
-# it reads [about as many held-out digits](#Three-formats-compared) as in `float32`.
+# three runs of it read 88.9% of the held-out digits, against 89.3% in `float32`. That's also how
+# you choose a format: [on held-out digits](#Three-formats-compared).
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
 # Memory first. The weights, their gradients and Adam's two means stay in `float32`. But the
-# backward pass also needs what the forward pass computed, such as the inputs of each product: the
-# *activations*.
+# backward pass also needs what the forward pass computed, such as the inputs of each product. These
+# numbers are the *activations*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -492,18 +494,19 @@ figures.show(*speed.memory(bars))
 # piece by piece, throws each piece away, and computes it again in the backward pass ([Dao et
 # al. 2022](https://arxiv.org/abs/2205.14135)).
 #
-# The second saving, about 40%, is `bfloat16`, a single line. Why not half? Adding a `float32`
-# and a `bfloat16` tensor gives `float32`. So the residual stream stays in `float32`, and the
-# norms save it like that for the backward pass.
+# The second saving, about 40%, comes from `bfloat16`, a single line. Why isn't it half? Because the
+# sum of a `float32` and a `bfloat16` tensor is `float32`. So the residual stream stays in
+# `float32`, and the norms keep it like that for the backward pass. Still, both savings together
+# halve what each image costs.
 #
 # In a batch of 64, the activations are nearly all of the memory, so keeping the weights in
 # `float32` costs [next to nothing](#Counting-memory).
 #
-# ## What is the chip waiting for?
+# ## What is the computer doing all that time?
 #
-# Half the bits, twice the speed? That depends on what the chip is busy with. It may be doing
-# *arithmetic*. It may be waiting for its *memory* to deliver numbers, or for *Python* to
-# say what's next.
+# Half the bits, twice the speed? That depends on what your computer is busy with. It may be doing
+# *arithmetic*. Or it may be waiting, for its *memory* to deliver numbers or for *Python* to say
+# what's next.
 #
 # A *profile* tells you where the time goes. Here's one training step of your ViT-Ti/16 in
 # `float32`, by kind of operation, on one core of a processor:
@@ -528,16 +531,17 @@ print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
-# That's the most that faster products can bring to this step. How much faster they get depends
-# on the chip. On the processor that timed this page, `bfloat16` is [2.3 times as
-# fast](#Arithmetic-or-memory) as `float32`, but `float16` is far slower.
+# That's the most that faster products can bring to this step. How much faster they get depends on
+# your chip, and some formats [make them slower](#Arithmetic-or-memory).
 #
-# GPUs have circuits for short formats, too. One of them is *TF32*: your tensors stay in
-# `float32`, and the GPU rounds each number to ten bits of fraction on its way into a product. By
-# its data sheet, an H100 then multiplies 7.4 times as fast, and 14.8 times in `bfloat16`.
+# GPUs have circuits for short formats. One such format is *TF32*: your tensors stay in `float32`,
+# and the GPU rounds each number to ten bits of fraction on its way into a product. According to its
+# data sheet, an H100 then multiplies 7.4 times as fast as in `float32`, and in `bfloat16` it's 14.8
+# times.
 #
-# **Your pencil again:** with products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is
-# left. So TF32 should make this step three times as fast, and `bfloat16` 3.5 times.
+# **Your pencil again:** with products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is left.
+# So TF32 should make this step three times as fast. The same sum with 14.8 says 3.5 times for
+# `bfloat16`.
 
 # %% tags=["hide-cell"]
 # how many times as fast as in float32 products are, by the data sheets
@@ -551,9 +555,9 @@ for gpu, half in GPUS.items():
 # %% [markdown] tags=["predict"]
 # ## One line at a time
 #
-# How much of that survives on a real GPU? On an H100 we timed a training step of 64 images, with
-# everything in `float32` and attention as you wrote it. Then we changed one line after another,
-# and kept each change:
+# How much of your prediction survives on a real GPU? On an H100 we timed a training step of 64
+# images, with everything in `float32` and attention as you wrote it. Then we changed one line after
+# another, and kept each change:
 #
 # ```
 # torch.set_float32_matmul_precision("high")         # TF32
@@ -564,10 +568,12 @@ for gpu, half in GPUS.items():
 # model = torch.compile(model)                       # compiled
 # ```
 #
-# The fused AdamW updates all the weights in one go, and `torch.compile` [turns several
-# operations into one](#What-torch.compile-does). We did it with ViT-B/16, and with ViT-Ti/16,
-# the same network with a fifteenth of the weights. **Which of the two does the bfloat16 line
-# make faster?**
+# The fused AdamW updates all the weights in one go, and `torch.compile` [turns several operations
+# into one](#What-torch.compile-does). We did it with ViT-B/16, and with ViT-Ti/16, the same network
+# with a fifteenth of the weights.
+#
+# Before you look, write next to each line how many times as fast it makes the large network. Then
+# decide: **Which of the two does the bfloat16 line make faster?**
 #
 # * the large one
 # * the small one
@@ -599,11 +605,11 @@ else:
 # Only the large one, and it only goes from 2.9 to 3.3 times its first speed. The small one gets
 # slower.
 #
-# So your pencil, with its 3 and 3.5, came close for the large network. That's partly luck: the
-# profile was of ViT-Ti/16, on a processor, and for ViT-Ti/16 on the GPU your pencil is far off.
-# A profile only holds for its own network on its own chip.
+# So for the large network your 3 and 3.5 came close. That's partly luck, because the profile was of
+# ViT-Ti/16, on a processor. For ViT-Ti/16 on the GPU they're far off: a profile only holds for its
+# own network on its own chip.
 #
-# How much does each line bring, compared with the line before?
+# How much does each line bring, compared with the line before? Check your six guesses:
 
 # %% tags=["hide-input"]
 if is_measured:
@@ -615,21 +621,23 @@ if is_measured:
     print(f"{'all six':15}", *(f"{factor:9.1f}" for factor in factors))
 
 # %% [markdown]
-# With all six, the large network trains on **nine times** as many images a second. Its *MFU*
-# (model FLOPs utilisation) climbs from 5% to 45%: that's the speed of its arithmetic as a share of
-# the GPU's own best, on large matrices.
+# With all six, the large network trains on **nine times** as many images a second. If you only
+# paste three lines tonight, take the first three: they already make it five times as fast, and your
+# batch stays as it is.
 #
-# If you only paste three lines tonight, take the first three: they make it five times as fast, and
-# your batch stays as it is.
+# Is that all that the GPU can do? The *MFU* tells you (model FLOPs utilisation, where a FLOP is an
+# addition or a multiplication). It's the speed of your step's arithmetic, as a share of what the
+# GPU manages when it only multiplies large matrices in `bfloat16`. For the large network, the MFU
+# climbs from 5% to 45%.
 #
-# **Why not the small one?** With four times the images, a step takes hardly longer, so 64 can't
-# have kept the chip busy. Our guess is that it waits for *Python*. That would explain why autocast,
-# which adds operations, makes the step slower, and why `torch.compile`, which leaves fewer, helps.
-# So if your network is this small, begin with the batch.
+# **Why do the formats bring the small network nothing?** With four times the images, its step takes
+# hardly longer. So with 64, the chip can't have been busy. Our guess is that it was waiting for *Python*.
+# That would explain why autocast, which adds operations, makes the step slower, and why
+# `torch.compile`, which leaves fewer of them, helps. So if your network is this small, begin with
+# the batch.
 #
 # **And your own step?** Predict how many times as fast `bfloat16` makes it, with [your chip's
-# factor](#Arithmetic-or-memory) in place of 7.4. (With 2.3, as here, your pencil says 1.8.) Then
-# measure:
+# factor](#Arithmetic-or-memory) in place of 7.4. Then measure:
 #
 # ```python
 # short = partial(mixed_step, plain, optimizer, images, labels)
@@ -652,18 +660,18 @@ if not is_measured:
 #
 # 1. Sixteen bits are a choice between reach and fineness. `bfloat16` has the reach of
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
-# 2. Weights and optimizer stay in `float32`, products get sixteen bits. That saves about 40%
-#    of the activations, which are most of the memory. Together with fused attention, it's half.
-# 3. Find out what the chip is waiting for. For arithmetic? A shorter format helps if there are
-#    circuits for it. For memory? Fewer bytes help. For Python? Then try a larger batch.
+# 2. Weights and optimizer stay in `float32`, products get sixteen bits. With fused attention, that
+#    halves the activations, which are most of the memory.
+# 3. Find out what the chip is doing all that time. If it's busy with arithmetic, a shorter format
+#    helps, as long as there are circuits for it. If it's waiting for memory, fewer bytes help. If
+#    it's waiting for Python, try a larger batch.
 #
-# **Five questions** ([answers](#Solutions))
+# **Four questions** ([answers](#Solutions))
 #
 # 1. Why is $2048 + 1$ the same as $2048$ in `float16`, and what is it in `bfloat16`?
 # 2. What killed the run at the top of the page?
 # 3. Why did no format help ViT-Ti/16 at 64 images on the GPU, and what did?
 # 4. A loss scaler skips a step. What has it seen, and what does it do with its scale?
-# 5. Which of a ViT's operations get faster with sixteen-bit circuits, and which don't?
 #
 # What if half the activations are still too much, or if the machine is switched off in the middle
 # of the night? [Chapter 8](08_scale.ipynb) trains in pieces, and loses nothing.
@@ -746,9 +754,14 @@ for name, percents in right.items():
     print(f"{name:15} {mean:.2f} ± {error:.2f}   {gap if any(gaps) else ''}")
 
 # %% [markdown]
-# Neither format costs a whole point. But don't trust either difference: from three seeds you can
-# hardly tell how much such numbers vary. On another processor, the same three put `bfloat16` only
-# 0.14 ± 0.64 points ahead.
+# Which format would you choose? By [chapter 5's rule of thumb](05_mnist.ipynb#Better,-or-lucky?)
+# both differences are results, because each is more than three times its error: `bfloat16` reads
+# more digits than `float32`, and `float16` fewer. But from three seeds the error itself is a rough
+# guess. On another processor, the same three put `bfloat16` only 0.14 ± 0.64 points ahead, and
+# that's no result.
+#
+# So don't take `bfloat16` because it reads better. Take it because it costs no accuracy here and
+# needs no scaler. And if your chip only has `float16`, you lose less than half a point.
 #
 # ### Weights in bfloat16
 #
@@ -1055,7 +1068,7 @@ print(f"{record['hardware']}, {record['date']}")
 #
 # ## Solutions
 #
-# <details><summary>The five questions</summary>
+# <details><summary>The four questions</summary>
 #
 # 1. From 2048 on, `float16` has only every second whole number. 2049 is a tie, and it goes to
 #    the number whose last bit is 0, which is 2048. In `bfloat16`, with seven bits of fraction,
@@ -1065,8 +1078,6 @@ print(f"{record['hardware']}, {record['date']}")
 # 3. Most likely it waits for Python, not for arithmetic or memory. A larger batch helped, because the GPU
 #    does more each time it's asked, and `torch.compile`, because it's asked less often.
 # 4. An infinite gradient or a NaN. It halves its scale.
-# 5. The matrix products. Additions, norms and GELU don't use those circuits; at most they gain
-#    from fewer bytes.
 #
 # </details>
 #

@@ -172,8 +172,8 @@ figures.show(*resnets.sheets(sample, read, APART))
 #
 # So **what does a convolution know before it has seen a single picture, and can a ViT learn it?**
 # The paper's authors asked that, too, and built *hybrids*: a ResNet reads the picture, and a ViT
-# reads the ResNet. You'll build both today. At the end you'll see a ViT's map fill with light, and
-# find out what it takes.
+# reads the ResNet. Today you'll build a ResNet and a hybrid. At the end you'll see a ViT's map fill
+# with light, and find out what it takes.
 #
 # ## Nine numbers for every place
 #
@@ -185,15 +185,16 @@ figures.show(*resnets.sheets(sample, read, APART))
 # |---|---|---|---|---|---|---|
 # | result | | 0 | 5 | 5 | 0 | |
 #
-# The fives are at the edge. If you put another 2 in front, they move along.
+# The fives are at the edge. If you put another 2 in front, the edge moves one pixel to the right,
+# and so do the fives.
 #
 # A picture has two dimensions, and colours. Write $w$ for the kernel, $x$ for the picture, $c$ for
 # the colour, and $a$ and $b$ for the steps down and to the right from place $(i, j)$:
 #
 # $$ y_{ij} = \sum_c \sum_{a=-1}^{1} \sum_{b=-1}^{1} w_{cab} \; x_{c,\,i+a,\,j+b} $$
 #
-# Here's the same as a loop. A slice takes all nine pixels at once. (Pixels count from 0, and each
-# result is stored at its kernel's upper left corner, so `y[0, 0]` is $y_{11}$.)
+# Here's the same as a loop. A slice takes all nine pixels at once, in every colour. (The first
+# result, $y_{11}$, is stored in `y[0, 0]`.)
 
 
 # %%
@@ -236,9 +237,9 @@ rows = {
 figures.show(*resnets.moved(rows, 24))
 
 # %% [markdown]
-# Yellow edges get brighter to the right, blue ones darker. If you move the cat, they move along, to
-# the last bit, while the white line stays in place. Our nine numbers haven't learned a thing, and
-# yet they can do that.
+# Yellow edges get brighter to the right, blue ones darker. The white line stays in place, so you
+# can see that the cat has moved. Its edges have moved along, exactly, to the last bit. Our nine
+# numbers haven't learned a thing, and yet they can do that.
 #
 # Now look at what the equation *doesn't* contain. The sums over $a$ and $b$ end after one
 # step in each direction, so a pixel asks only its neighbours. That's **locality**. And $w$
@@ -265,23 +266,26 @@ figures.show(*resnets.matrices(layers))
 
 
 # %% [markdown]
-# Bright is large, dark is small. In the convolution most entries are zero (white). A dense layer
-# has to learn each entry by itself. Attention computes from the picture who listens to whom, so if
-# neighbours matter, it has to find that out.
+# Bright is large, dark is small. In the convolution, most entries are zero (white), and the others
+# are the same nine numbers again and again. A dense layer has to learn each entry by itself.
+# Attention computes its entries from the picture, and nothing tells it that neighbours matter. It
+# has to find that out.
 #
 # ## Who's to blame?
 #
-# To save work, our ResNet halves its map twice, with a *stride* of two: the kernel visits only
-# every second pixel. So its map moves along [in steps of four pixels](#What-a-stride-forgets), just
-# like a ViT's patches of four. Moves in between have to be learned, and that's why we showed both
-# networks each digit at 4×4 places.
+# So why is the ViT lost outside its corner? It shares weights, too: it uses the same patch
+# embedding and the same MLP everywhere. If you move a digit by four pixels, the ViT cuts the same
+# patches as before, only in other places.
 #
-# So what sets the two networks apart? Your ViT shares weights, too: it uses the same patch
-# embedding and the same MLP everywhere. Only one thing belongs to a single place: its position
-# vector. And far from the corner, no position vector has ever been trained with a digit on top of
-# it.
+# Our ResNet goes in steps of four, too. To save work, it halves its map twice: with a *stride* of
+# two, a kernel visits only every second pixel. After two halvings, [a step on its
+# map](#What-a-stride-forgets) is four pixels on the sheet, as wide as a patch. Both networks have
+# to learn the moves in between, and that's why we showed them each digit at 4×4 places.
 #
-# Are they to blame? Let's train the same ViT once more, without positions.
+# In the ViT, only one thing belongs to a single place: its position vector. And far from the
+# corner, no position vector has ever been trained with a digit on top of it.
+#
+# Are the position vectors to blame? Let's train the same ViT once more, without them.
 
 # %% [markdown] tags=["predict"]
 # **Where will a ViT without positions read?**
@@ -312,37 +316,38 @@ three |= {"ResNet": read["ResNet"]}
 figures.show(*resnets.sheets(None, three, APART, framed=three))
 
 # %% [markdown]
-# They are to blame! Without positions, the ViT reads a digit at rows and columns 14 *exactly* as
-# well as at 2. All that matters now is how the patches cut the digit, so the map repeats every four
-# pixels.
+# Yes, they are to blame! Without positions, the ViT reads a digit at rows and columns 14 *exactly*
+# as well as at 2. Those places are a whole number of patches apart, so the ViT gets the same
+# patches, and it no longer knows where they are. That's why its map repeats every four pixels.
 #
-# But look at its corner: there, it has lost nearly twenty points. Perhaps it only learns more
-# slowly, but without positions, a digit *is* a bag of patches. So our ViT has to choose. Either it
-# knows what's above what, and you have to show it every place, or it reads everywhere, but less
-# well.
+# Look at its corner, though: it has lost nearly twenty points there. Perhaps it only needs longer.
+# But without positions, a digit is a bag of patches, and nothing tells the network which patch is
+# above which. So our ViT has to choose. Either it knows what's above what, and you have to show it
+# every place, or it reads everywhere, but less well.
 #
 # The ResNet doesn't have to choose. Its kernels see what's above what, and at the end it averages
 # over all places, so it forgets where anything was. Let's build it.
 #
 # ## A block of your own
 #
-# A ResNet is a river with branches, as a ViT is: each block adds something to the stream that
-# runs through.
+# Like a ViT, a ResNet is a river with branches: each block reads the stream that runs through, and
+# adds something to it.
 #
-# In a deep network, a map has many *channels*, one for each kernel that made it. That makes looking
-# around expensive: from 256 channels to 256, a 3×3 convolution has more than half a million
-# weights. So the branch first narrows to `m` channels, say 64, with a 1×1 convolution, looks around
-# there, and widens again. This *bottleneck* has about an eighth of the weights.
+# In a deep network, a map has many *channels*, one for each kernel that made it. Many channels make
+# a 3×3 convolution expensive: from 256 channels to 256, it has more than half a million weights. So
+# the branch first narrows the map to `m` channels, say 64, with a 1×1 convolution. There, a 3×3
+# convolution looks around, and another 1×1 widens the map again. This *bottleneck* has about an
+# eighth of the weights.
 
 # %% tags=["hide-input"]
 figures.show(*resnets.units("v1"))
 
 # %% [markdown]
 # The *norm* is a cousin of LayerNorm [for maps](#A-norm-that-minds-its-own-business), and *ReLU*
-# turns what's below zero into zero. In the folded code, a `conv` [pads its map](#One-zero-too-many)
-# and [standardises its kernels](#Only-the-pattern-counts). All you need here is the last line,
-# `F.relu(self.downsample(x) + y)`, in which `downsample` makes the input fit if the branch has
-# changed the shape.
+# turns what's below zero into zero. All you need of the folded code is its last line,
+# `F.relu(self.downsample(x) + y)`: the stream plus the branch. (`downsample` makes the stream fit
+# if the branch has changed the shape. How `conv` [pads a map](#One-zero-too-many) and [standardises
+# its kernels](#Only-the-pattern-counts) can wait.)
 
 # %% tags=["hide-input"]
 conv, norm = StdConv2d, partial(nn.GroupNorm, 32, eps=1e-6)
@@ -369,13 +374,15 @@ class Block(nn.Module):
 
 
 # %% [markdown]
-# Don't overlook the plus. When we left it out, a network of seventeen blocks [didn't even learn its
-# own training digits](#Leave-out-the-plus).
+# Don't overlook the plus! When [we left it out](#Leave-out-the-plus), a network of two blocks still
+# learned, but a deeper one of seventeen read only 16% of the very digits that it was trained on.
+# With the plus, seventeen blocks read 93% of them. (One seed each.) A block that adds to its input
+# doesn't have to learn how to pass it on.
 #
 # The rest of the network is folded, too. A *root* makes channels from colours. Then come *stages*
-# of blocks, each with twice the channels of the one before, and at the end the mean over all places
-# and a head. Two of your blocks make the small ResNet at the top of the page, and sixteen a
-# [ResNet-50](#Fifty-layers).
+# of blocks, each stage with twice as many channels as the one before. At the end, there's the mean
+# over all places, and a head. With two of your blocks you get the small ResNet at the top of the
+# page, and with sixteen a [ResNet-50](#Fifty-layers).
 
 
 # %% tags=["hide-input"]
@@ -437,8 +444,8 @@ print("checked: your class is the package's small ResNet")
 #
 # So treat each place as a patch! Patch $i$, written $\mathbf{x}_p^i$, isn't raw pixels any more,
 # but what a network has made of them. If you multiply it by $\mathbf{E}$, as in [chapter
-# 1](01_images.ipynb), you get a token. In the code, `small_backbone` is our small ResNet without
-# its mean and head.
+# 1](01_images.ipynb), you get a token. (In the code below, `small_backbone` is our small ResNet
+# without its mean and head.)
 
 # %% tags=["hide-input"]
 figures.show(*resnets.stem())
@@ -489,8 +496,8 @@ near, far = (accuracy(hybrid, at(x_test, i, i), y_test) for i in (2, 14))
 print(f"where it learned {near:.0%}, far away {far:.0%}")
 
 # %% [markdown]
-# In between! Its tokens move along with the digit, but then the ViT inside adds positions that have
-# never met one. You know what to do about that: take them away.
+# In between! The hybrid's tokens move along with the digit, but then the ViT inside adds position
+# vectors that have never met a digit. You know what to do about that: take them away.
 
 # %% tags=["nbval-ignore-output"]
 free = without_positions(small_hybrid)
@@ -506,15 +513,17 @@ figures.show(*resnets.sheets(None, three, APART, framed=three))
 
 
 # %% [markdown]
-# In its corner, this hybrid reads about as well as before, and far away more than twice as many
-# digits! Its convolutions have seen what's above what before the ViT begins to read, and nothing
-# ties that ViT to a place. (One seed each, but that's 32% against 76%.) In the paper, [small
-# hybrids are ahead of ViTs, and large ones aren't](#Six-networks-of-the-paper).
+# In its corner, this hybrid reads about as well as before, and far away it reads more than twice as
+# many digits! (One seed each.) Its convolutions see what's above what before the ViT begins to
+# read. So the hybrid doesn't have to choose, either.
+#
+# And on photographs? In the paper, [small hybrids are ahead of ViTs, but large ones
+# aren't](#Six-networks-of-the-paper).
 #
 # ## Digits everywhere
 #
-# The corner was a trap: in your photographs, cats sit everywhere. So let's give our ViT a fair
-# chance, with its positions, and put each digit at a random place.
+# Our corner was a trap: in your photographs, cats sit everywhere. So let's give the ViT its
+# positions back, and a fair chance. This time, each digit gets a random place.
 
 
 # %%
@@ -528,7 +537,7 @@ def anywhere(digits):
 
 
 # %% [markdown]
-# Both networks see 40,000 sheets, as before, but now these are spread over 225 places.
+# Both networks see 40,000 sheets, as before, but now these are spread over all 225 places.
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
@@ -542,19 +551,19 @@ for name, build in (("ViT", small_vit), ("ResNet", small_resnet)):
     print(f"new digits anywhere {filled[name].mean():.0f}%")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-three = {"ViT, taught\nin a corner": read["ViT"]}
+three = {"ViT taught\nin a corner": read["ViT"]}
 framed = [*three]
-three |= {f"{name}, taught\nanywhere": found for name, found in filled.items()}
+three |= {f"{name} taught\nanywhere": found for name, found in filled.items()}
 figures.show(*resnets.sheets(None, three, APART, framed=framed))
 
 # %% [markdown]
-# Now you've shown the ViT each place, and its map is *even*, apart from the stripes that its
-# patches make. (62% is the mean of the map.) It isn't bright, though: it reads only 70% of the
-# digits that it *learned* from.
+# You've shown the ViT every place, and now its map is *even*, apart from the stripes that its
+# patches make. It isn't bright, though: even of the digits that it *learned* from, the ViT reads
+# only 70%.
 #
-# Does it just lack practice? On a GPU, we gave both networks two million sheets, made from 250
-# digits, from as many as ours, or from ten times as many. Each was trained three times, at the best
-# of several learning rates. (± is the standard error of the mean.)
+# Does it just lack practice? On a GPU, we showed both networks two million sheets. They were made
+# from 250 digits, from 2,500 (as many as on this page) or from 25,000. Each network was trained
+# three times, at the best of several learning rates. (± is the standard error of the mean.)
 
 # %% [markdown] tags=["predict"]
 # With only 250 digits, the ViT sees each of them 8,000 times. **How many new digits will it read?**
@@ -573,9 +582,13 @@ def score(row):
     return f"{row['value']:.1f} ± {error:.1f}%"
 
 
-print("          ViT                       ResNet")
+head, rows = " " * 10, {}
+for key in ("vit", "resnet"):
+    weights = longer["metrics"][f"{key}-250"]["weights"]
+    name = f"{resnets.NETWORKS[key][0]}, {weights:,} weights"
+    head += f"{name:26}"
+print(head.rstrip())
 print("digits    learned           new     learned           new")
-rows = {}
 for n in (250, 2_500, 25_000):
     print(f"{n:6,}", end="")
     for key in ("vit", "resnet"):
@@ -619,33 +632,32 @@ print("checked: every map is even, and ten times the digits make up for it")
 # Most of them, but far from all! The ViT knows its 250 digits by heart, and still misreads three
 # of ten new ones. Practice can't show you a handwriting you've never seen.
 #
-# But from 2,500 digits, as many as on this page, practice and a well-chosen learning rate take the
-# ViT to 92%. In the upper row, you can watch the map that you began with fill with light:
+# Other digits can. From left to right, each ViT had ten times as many digits as the one before.
+# Watch the map fill with light:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-six, framed = {}, []
-for key in ("vit", "resnet"):
-    name = resnets.NETWORKS[key][0]
-    framed.append(f"{name}, taught\nin a corner")
-    six[framed[-1]] = read[name]
-    for n in (2_500, 25_000):
-        found = torch.tensor(rows[key, n]["map"])[::APART, ::APART]
-        six[f"{name}, {n:,}\ndigits: {found.mean():.0f}%"] = found
-figures.show(*resnets.sheets(None, six, APART, framed=framed))
+six = {}
+for key, n in product(("vit", "resnet"), (250, 2_500, 25_000)):
+    found = torch.tensor(rows[key, n]["map"])[::APART, ::APART]
+    six[f"{resnets.NETWORKS[key][0]},\n{n:,} digits"] = found
+figures.show(*resnets.sheets(None, six, APART))
 
 
 # %% [markdown]
-# And the ResNet? From the same digits it always read more, but its lead melts: nineteen points,
-# then five, then two. (The last is just under three standard errors, so by [chapter
-# 5](05_mnist.ipynb)'s rule it's only a hint.)
+# The ViT in the middle had 2,500 digits, as many as yours on this page, which read 62% of new ones.
+# So practice counts, too, and so does a well-chosen learning rate.
 #
-# Now give the ViT ten times as many digits as the ResNet. With 2,500 it beats a ResNet that had
-# 250, and with 25,000 you can't tell it from one that had 2,500. So on these sheets, what our
-# ResNet knows from birth is worth no more than about ten times the digits. [Drawn
-# shapes](#Ten-times-the-pictures) tell the same story.
+# And the ResNet? It's ahead in every column, but its lead melts: nineteen points, then five, then
+# two. (By [chapter 5](05_mnist.ipynb)'s rule, the last lead is only a hint.)
 #
-# So a ViT can learn it. *Places* make its map even, and practice and new *digits* make it bright.
-# Nobody has told your ViT that a digit stays the same when it moves. It has been shown.
+# Now compare each ResNet with the ViT to its upper right, which had ten times as many digits. In
+# the first pair, the ViT is ahead, with 92% against 88%. In the second, we can't tell the two
+# apart. So on these sheets, the head start that convolutions give our ResNet is worth no more than
+# about ten times the digits. It's the same [with drawn shapes](#Ten-times-the-pictures).
+#
+# So a ViT can learn what a convolution knows from the start. Digits in all *places* make its map
+# even, and practice and many different *digits* make it bright. Nobody has told your ViT that a
+# digit stays the same when it moves. It has been shown.
 #
 # ## What to take with you
 #
@@ -716,9 +728,9 @@ class Plain(Block):
 
 
 # %% [markdown]
-# Two plain networks and two with the plus learn the 2,500 small digits, without sheets. Of either
-# kind, one has 2 blocks, the other 17 and eight times the weights. Which plain one will read more
-# of the digits that it learned from?
+# Two plain networks and two with the plus learn the 2,500 small digits, without sheets. Each kind
+# comes with 2 blocks, and with 17, which have eight times the weights. Which plain network will
+# read more of the digits that it learned from?
 
 # %% tags=["failure", "nbval-ignore-output"]
 learned = {}
@@ -1179,16 +1191,17 @@ assert min(equal["vit-6-10k"]["end_per_seed"]) > 86
 print("checked: all know their shapes, and the ViT lacks pictures")
 
 # %% [markdown]
-# All of them know their own pictures, so nobody lacks steps. But from 1,000, the ViT reads only
-# a quarter of the new ones, where the ResNet reads nearly all. With ten times the pictures we
-# can't tell it any more from that first ResNet. Meanwhile the ResNet has learned from them, too,
-# so it's still ahead, though by less than two points. The hybrid, whose convolutions read first, is
-# close behind the ResNet, and with the most pictures level with it.
+# All of them know their own pictures, so nobody lacks steps. But from 1,000, the ViT reads only a
+# quarter of the new ones, where the ResNet reads nearly all. Give the ViT ten times as many, and we
+# can't tell it any more from that ResNet with its 1,000. Meanwhile the ResNet has learned from the
+# new pictures, too, so it's still ahead, though by less than two points. The hybrid, whose
+# convolutions read first, is close behind the ResNet, and with the most pictures level with it.
 #
 # The larger sets got more steps, too. Is it really the pictures? In our record `families-data`, a
-# smaller ViT took 2,000 steps with either number of them, and went from 23% to 88%. So yes.
+# smaller ViT took 2,000 steps with 1,000 pictures, and just as many with 10,000, and went from 23%
+# to 88%. So yes.
 #
-# But look at the middle column before you believe such a table. In an earlier race of ours, on a
+# But look at the column "learned" before you believe such a table. In an earlier race of ours, on a
 # CPU, the ViT never got beyond a third, however many pictures it had: it was out of steps, and
 # didn't know its own.
 #

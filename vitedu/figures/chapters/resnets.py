@@ -299,7 +299,7 @@ def sheets(
             low = end if apart > 1 else min(end, len(shares) - 1.6)  # inside
             share, at = shares[end, end], (end + 0.42, low)
             label(axes, at, f"{share:.0f}", _ink(share), 9, ha="right")
-        axes.set_title(name, fontsize=11, weight="bold")
+        axes.set_title(name, fontsize=10.5, weight="bold")
         ticks = [i for i in range(len(shares)) if apart * i % 4 == 0 or i == 0]
         shown = [str(apart * i) for i in ticks]
         axes.set_xticks(ticks, shown, fontsize=10)

@@ -7,10 +7,10 @@ import vitedu
 # %% [markdown]
 # # Attention
 #
-# In [chapter 1](01_images.ipynb) we cut Grace Hopper's portrait into 196 patches. Here
-# are two of them, made five times brighter, and trimmed to 12×12 pixels because a bright
-# corner would give one away. One is a piece of her cap, the other a piece of her jacket.
-# Which one is the cap?
+# In [chapter 1](01_images.ipynb) we cut Grace Hopper's portrait into 196 patches. Here are
+# two of them, made five times brighter, and trimmed a little because a bright corner would
+# give one away. One is a piece of her cap, the other a piece of her jacket. Which one is
+# the cap?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -66,7 +66,8 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 #
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
-# You'll write the layer that lets it look around, the green box in the drawing.
+# You'll write the layer that lets it look around: *attention*, the green box in the
+# drawing.
 
 # %% tags=["margin", "hide-input"]
 figures.show(*figures.network("attention"))
@@ -74,10 +75,10 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# The simplest way to hear from the others is an average. But if each patch gets the average of
-# all, they all get the same. If each one gets the average of its neighbours, what the cap needs
-# may be at the other end of the picture. We'd like an average in which every patch decides for
-# itself whose numbers count.
+# The simplest way to hear from the others is an average. But if every patch gets the
+# average of all, they all get the same. And if each one gets the average of its neighbours,
+# it hears nothing from the other end of the picture. We'd like an average in which every
+# patch decides for itself whose numbers count.
 #
 # For that, a patch has to look things up, as in a Python dictionary. This one says how warm
 # each wind is, in °C.
@@ -141,24 +142,24 @@ figures.show(*drawings.answers(directions, lines, entries))
 # counts. So the direction of a query says what it's looking for, and its length says how
 # picky it is.
 #
-# In the figure, the query goes once around the compass. At length 50 the curve is four
-# flat steps. That's bad news for a network, which learns by turning its queries a little
-# and seeing how the answer moves. On a flat step it doesn't.
+# In the figure, the query goes once around the compass. At length 50 the curve is four flat
+# steps. That's bad news for a network, which learns by turning its queries a little and
+# seeing how the answer moves. On a flat step it doesn't move at all.
 #
 # <div class="try" data-part="compass"></div>
 #
 # ## Three tokens on paper
 #
-# Now the tokens look each other up: each one asks, and each one answers. Take a pencil, and
-# three tokens of two numbers each. For now, a token is its own query, key and value:
+# Now let's have tokens look each other up. Take a pencil, and three tokens of two numbers
+# each. For now, a token is its own query, key and value:
 #
 # $$\mathbf{x}_1 = (1, 0), \qquad \mathbf{x}_2 = (0, 1), \qquad \mathbf{x}_3 = (1, 1).$$
 #
 # What does token 1 get?
 #
 # * **Scores:** its dot products with the three tokens are $1$, $0$ and $1$.
-# * **Divide** by $\sqrt 2$, because the vectors have two numbers. (Why? Soon.) That
-#   gives $0.71$, $0$, $0.71$.
+# * **Divide** by $\sqrt 2$, because the vectors have two numbers (you'll soon see why).
+#   That gives $0.71$, $0$, $0.71$.
 # * **Softmax:** the exponentials are $2.03$, $1$, $2.03$, and their sum is $5.06$. So
 #   the shares are $0.40$, $0.20$, $0.40$.
 # * **Mix:** $0.40\,(1, 0) + 0.20\,(0, 1) + 0.40\,(1, 1) = (0.80, 0.60)$.
@@ -172,8 +173,7 @@ weights = scores.softmax(dim=0)
 print(weights, "->", sum(weights[i] * x[i] for i in range(3)))
 
 # %% [markdown]
-# That was one query. All three at once are a matrix product, with one row of scores per
-# query:
+# All three queries at once are a matrix product:
 
 # %%
 weights = (x @ x.T / math.sqrt(2)).softmax(dim=1)  # (t, t): rows sum to 1
@@ -188,16 +188,16 @@ figures.show(*drawings.triangle(x, weights @ x))
 #
 # ### Three roles
 #
-# One vector isn't enough for all three roles. Token 1 scores token 3 exactly as token 3
-# scores token 1. But a patch of her forehead may want to know that there's a cap, while the
-# cap has no use for a forehead. So every token gets three vectors, made by three matrices
-# that the network learns:
+# One vector isn't enough for all three roles. The dot product of tokens 1 and 3 is the same
+# from both sides, so each gives the other the same score. But a patch of her forehead may
+# want to know that there's a cap, while the cap has no use for a forehead. So every token
+# gets three vectors, made by three matrices that the network learns and all tokens share:
 #
 # * $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
 # * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
 # * $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over?
 #
-# All tokens share the same three matrices. Let's make some up:
+# Let's make some up:
 #
 # $$
 # \mathbf{U}_q = \begin{pmatrix} 0 & 2 \\ -2 & 0 \end{pmatrix}, \qquad
@@ -205,9 +205,8 @@ figures.show(*drawings.triangle(x, weights @ x))
 # \mathbf{U}_v = \begin{pmatrix} 1 & 0 \\ 0 & 10 \end{pmatrix}
 # $$
 #
-# With these, token 3 has the query $(1, 1)\,\mathbf{U}_q = (-2, 2)$ and the scores
-# $-2$, $2$ and $0$. Side by side, the three matrices are a single one,
-# $\mathbf{U}_{qkv}$, and one product makes all the vectors:
+# Put side by side, the three matrices form a single one, $\mathbf{U}_{qkv}$, so one product
+# makes all the vectors:
 
 # %%
 U_q = torch.tensor([[0.0, 2], [-2, 0]])
@@ -226,8 +225,8 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 #
 # ## The equations
 #
-# The ViT paper ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) writes what you've
-# just done as three equations of its appendix:
+# The ViT paper ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) writes what
+# you've just done as three equations:
 #
 # $$[\mathbf{q}, \mathbf{k}, \mathbf{v}] = \mathbf{z}\, \mathbf{U}_{qkv} \tag{5}$$
 #
@@ -282,25 +281,24 @@ for width in (4, 64, 1024):
     print(f"one key gets it all: {won.float().mean():.0%}")
 
 # %% [markdown]
-# In about two out of three. A score is a sum of 64 products, each with a variance of
-# one. They don't depend on each other, so the variances add up to 64. A typical score is
-# the root of 64: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
+# In about two out of three. A score is a sum of 64 products, each with a variance of one.
+# They don't depend on each other, so the variances add up to 64, and a typical score is the
+# root of that: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
 #
-# What's wrong with a clear winner? Say one key scores zero, and the other has a typical score:
-# eight, or one after dividing. Here's the share of the better key:
+# What's wrong with a clear winner? Say one key scores zero, and the other has a typical
+# score: eight, or one after dividing. Here's the share of the better key:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# Undivided, you're back on a flat step: turn the query a little, and although the scores move
-# eight times as far, hardly anything changes. Divided, you're on the slope, where training can
-# tell a better query from a worse one.
+# If you don't divide, you're back on a flat step. Turn the query a little: the scores move
+# eight times as far, and still hardly anything changes. If you divide, you're on the slope,
+# where training can tell a better query from a worse one.
 #
 # ## Can a network learn what to look for?
 #
-# We made up $\mathbf{U}_q$ and $\mathbf{U}_k$. Can a network find its own? Here's a puzzle
-# on sixteen patches:
+# We made up $\mathbf{U}_q$ and $\mathbf{U}_k$. Can a network find its own? Here's a puzzle:
 
 # %% tags=["hide-input"]
 puzzles = glyphs.twins(5_000)
@@ -311,14 +309,15 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 
 
 # %% [markdown] tags=["predict"]
-# Every glyph is there twice, in two colours, and every patch is asked: *what colour is
-# your twin?* To answer, it has to find the other patch with its glyph (dashed, for the
-# framed one). So for once you know what the attention map $A$ should be: in each row, 1 at
-# the twin and 0 everywhere else.
+# Among these sixteen patches, every glyph is there twice, in two colours, and every patch
+# is asked: *what colour is your twin?* To answer, it has to find the other patch with its
+# glyph (dashed, for the framed T). So for once you know what the attention map $A$ should
+# be: in each row, 1 at the twin and 0 everywhere else.
 #
-# Nobody tells the network that. It starts from three random matrices, gets the pixels of
-# 5,000 such puzzles, and is told which colours were right. A value here is six numbers, one
-# score per colour, so the average that a patch takes home is already its answer.
+# Nobody tells the network that. It's one attention layer with three random matrices. It
+# gets the pixels of 5,000 such puzzles, and it's told which colours were right. Here a
+# value is six numbers, one per colour. A patch takes home an average of values, and the
+# largest number in it names its answer.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -333,6 +332,10 @@ def look(x, U_q, U_k, U_v):
     """Patches (b, 16, 192) -> scores of six colours, and the map."""
     return attention(x @ U_q, x @ U_k, x @ U_v)
 
+
+# %% [markdown]
+# The folded code trains it, in seconds. Below, the triangle marks the row of the framed T,
+# and on the dotted line patches look at themselves.
 
 # %% tags=["hide-input"]
 x, x_unseen = (patchify(each.images / 255, 8) for each in (puzzles, unseen))
@@ -377,21 +380,21 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line. Most patches have the wrong glyph and
-# are far behind. The patch itself has the right glyph, but its colour counts against it: on
-# average it scores −8, and its twin 6. So the twin wins.
+# By its colour. Look at the scores in the last line. The "others" have the wrong glyph, and
+# they're far behind. The patch itself has the right glyph, but its colour counts against
+# it: on average it scores −8, and its twin 6.
 #
-# That takes two matrices. If one matrix made both queries and keys, a patch's score with itself
-# would be a squared length, and that's hard to beat.
+# That takes two matrices. If one matrix made both queries and keys, a patch's score with
+# itself would be a squared length, which is never negative and hard to beat.
 #
-# Now watch it being learned. (The triangle marks the row of the framed T, and on the dotted line
-# patches look at themselves.) By step 40, patches take most of their answer from the twin, but
-# more from themselves than at the start: some are in the trap. Then they climb out, and in the
-# end the map is right, for a puzzle that the network has never seen.
+# Now watch the map. By step 40, patches take most of their answer from the twin, but they
+# also take more from themselves than at the start: some are in the trap. Then they climb
+# out. In the end the map is right, for a puzzle that the network has never seen, and all it
+# was ever told is colours.
 #
 # ## To attention, a picture is a bag
 #
-# There's something attention can't know. Shuffle the patches of the puzzles, and compare:
+# There's something attention can't know. Shuffle the patches of the puzzles:
 
 # %%
 order = [3, 15, 6, 0, 9, 12, 2, 5, 14, 8, 1, 11, 4, 13, 7, 10]
@@ -403,21 +406,22 @@ print("the same answers, in shuffled order:", same)
 # %% [markdown]
 # Each patch gets what it got before, only in another row, which is called *permutation
 # equivariance*. Queries, keys and values are made token by token, and neither a softmax nor
-# a sum cares about the order of its terms. So to attention, a photograph is a bag of patches.
-# No patch can ask who's above it, and two patches with equal numbers stay equal for good.
+# a sum cares about the order of its terms. So to attention, a photograph is a bag of
+# patches. No patch can ask who's above it.
 #
-# The cure is to write each token's place into it before it goes in. [Chapter
-# 4](04_vit.ipynb) does that, with *position embeddings*.
+# [Chapter 4](04_vit.ipynb) has the cure: each token's place is written into the token
+# before it goes in.
 #
 # ## Several questions at once
 #
-# Shares add up to 100%. Suppose a patch needs to hear from two others, and takes half from
-# each. If their values are three and seven, it gets five. If they're four and six, it gets
-# five again. Two attentions would get both numbers.
+# Shares add up to 100%, so attention gives a patch a single average. Suppose it needs to
+# hear from two others, and takes half from each. If their values are three and seven, it
+# gets five, and from four and six it gets five again. With two attentions side by side, it
+# could get both numbers.
 #
-# Each of these is called a *head*, with three matrices of its own. What the heads return
-# is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it. This is
-# *multi-head self-attention*, MSA:
+# Each of the two is called a *head*, and has three matrices of its own. What the heads
+# return is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it.
+# This is *multi-head self-attention*, MSA:
 #
 # $$
 # \text{MSA}(\mathbf{z}) = [\text{SA}_1(\mathbf{z}); \dots; \text{SA}_k(\mathbf{z})]
@@ -433,8 +437,9 @@ figures.show(*drawings.layer())
 
 
 # %% [markdown]
-# In code, one linear layer makes $3D$ numbers per token: the queries of all heads, then
-# their keys, then their values. The einops pattern cuts them up.
+# One linear layer makes $3D$ numbers per token: the queries of all heads, then their keys,
+# then their values. The einops pattern cuts them up. (PyTorch's own layer has [a silent
+# trap](#The-layer-off-the-shelf).)
 
 
 # %% tags=["teaches"]
@@ -480,9 +485,9 @@ print(f"head by head or all at once: the same {alone.numel():,} outputs")
 # %% [markdown]
 # ## Inside a trained network
 #
-# Now let's open a trained network: ViT-Ti/16, which named the portrait in chapter 1. Its
-# tokens carry positions, and they go through twelve *blocks* (the dashed frame in the
-# drawing), each with three heads. `record_attention` collects its maps.
+# Now let's open ViT-Ti/16, which named the portrait in chapter 1. Its tokens carry
+# positions, and they go through twelve *blocks* (the dashed frame in the drawing), each
+# with three heads. `record_attention` collects its maps.
 
 # %%
 model = load("ViT-Ti/16")
@@ -495,8 +500,9 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 # But first, what becomes of the tokens? We measure how similar two of them are by the cosine of
 # the angle between them: at most 1, if they point the same way.
 #
-# When a patch has just become a token, dark is dark: cap and jacket are alike. Then block
-# after block looks around. **What is the cap's patch most like after block 8?**
+# When a patch has just become a token, it knows only its own pixels, so cap and jacket are
+# alike: both are dark. Then block after block lets it look around. **What is the cap's
+# patch most like after block 8?**
 #
 # * the whole picture: averages of averages leave no differences
 # * all dark cloth, the jacket's too
@@ -564,14 +570,14 @@ figures.show(*photos.maps(picture, maps_of(shown), label, alt, marked=(2, 5)))
 table(shown)
 
 # %% [markdown]
-# The rest of its own cap. *Times E* shows the tokens just made: the jacket is as bright as the
-# cap. After block 8 the band of the cap is bright, and the jacket has gone dark. The table, an
-# average over pairs of dark patches, agrees. So what has the cap's patch heard?
+# The rest of its own cap. *Times E* shows the tokens just made: the jacket is as bright as
+# the cap. After block 8 the band of the cap is bright, and the jacket has gone dark. (The
+# table averages over pairs of dark patches.) So what has the cap's patch heard?
 #
 # ## What the cap looks at
 #
-# Back to the maps. Token 0 is the *class token*, which has to wait for chapter 4, so the cap's
-# patch, number 33, is token 34. Here's its row of the maps in two of the blocks:
+# Back to the attention maps. Here's the cap's row in two of the blocks. (It's one row
+# further down, because token 0 is the *class token* of chapter 4.)
 
 # %%
 token = cap + 1
@@ -589,14 +595,16 @@ far end of the cap."""
 figures.show(*drawings.heads(picture, rows, alt, most=most))
 
 # %% [markdown]
-# In block 2, the first head looks to the left, and the third to the right. Nobody built that
-# in, and they do it [for other patches and photographs](#All-thirty-six-maps), too. (The second
-# head spreads its shares too thin to show on this row's scale.)
+# In block 2, the first head looks to the left, and the third to the right. (The second
+# spreads its shares too thinly to show.) Nobody told them to, but these two look the same
+# way [for other patches and photographs](#All-thirty-six-maps).
 #
 # In block 8 it's no longer about directions. Each head finds another part of the cap: the
-# braid, the brim, the far end. If all pieces of the cap do that, they should take home much
-# the same. Do they? Here's how alike the vectors are that attention *adds* in block 8 (the
-# lower plus sign in the drawing):
+# braid, the brim, the far end. If all pieces of the cap look there, they should take home
+# much the same.
+#
+# Do they? What they take home is added to their tokens (at the lower plus sign in the
+# drawing). Here's how alike these additions are in block 8:
 
 # %% tags=["hide-input"]
 added = {"added in block 8": usual["added in block 8"]}
@@ -609,13 +617,12 @@ figures.show(
 table(added)
 
 # %% [markdown]
-# They do. The whole cap lights up, braid and all, the face more faintly, and the jacket stays
-# dark. It looks as if the dark square has found out what it's a piece of, and nobody ever told
-# it where a cap ends. (That's one photograph. The second reading checks [whether
-# it was attention](#Was-it-attention?).)
+# They do. The whole cap lights up, braid and all, the face more faintly, and the jacket
+# stays dark. So the square that you couldn't tell from a piece of the jacket seems to have
+# found out what it's a piece of, and nobody ever told it where a cap ends.
 #
-# And when a lens of her glasses asks, or a star of the flag? On the book's site you can point
-# at any patch you like.
+# That's one photograph, and the second reading checks [whether it was
+# attention](#Was-it-attention?). On the book's site you can point at any patch you like.
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
@@ -627,17 +634,17 @@ table(added)
 #   several questions at once.
 # * Attention sees a bag of tokens. Without positions it can't tell left from right.
 #
-# Can you answer these five from the page? ([Answers](#Solutions))
+# **Five questions** ([answers](#Solutions))
 #
-# 1. What would go wrong in training if you didn't divide by $\sqrt{D_h}$?
-# 2. What would change if one matrix made both the queries and the keys?
+# 1. What goes wrong in training if you don't divide by $\sqrt{D_h}$?
+# 2. What would change if one matrix made both queries and keys?
 # 3. Why does a token need more than one head?
 # 4. What happens to the outputs if you shuffle the tokens, and what changes that?
 # 5. What did attention add to the pieces of the cap in block 8, and to the jacket's?
 #
-# And one that this page can't answer. Attention makes mixtures: you saw three tokens move closer
-# together. But eight blocks into the real network, cap and jacket have come apart. How do you stack
-# such layers? [Chapter 3](03_encoder.ipynb) finds out.
+# Attention makes mixtures: you saw three tokens move closer together. But eight blocks into
+# the real network, cap and jacket have come apart. How do you stack such layers without
+# mixing everything into one? [Chapter 3](03_encoder.ipynb) finds out.
 #
 # ## Exercises
 #
@@ -975,8 +982,8 @@ figures.show(*drawings.heads(picture, rows, alt))
 #
 # 1. Wide queries have large scores, so one key would get nearly everything from the start.
 #    There the softmax is flat, and training can't tell a better query from a worse one.
-# 2. Token 1 would score token 3 exactly as token 3 scores token 1, and a patch could hardly
-#    avoid finding itself.
+# 2. Any two tokens would give each other the same score, and a patch could hardly avoid
+#    finding itself.
 # 3. One softmax returns one average. Where you need two values, it gives you one number.
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
 # 5. To the pieces of the cap, vectors that point nearly the same way; to the jacket's, something

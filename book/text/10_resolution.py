@@ -56,8 +56,8 @@ figures.show(*drawings.cuts(shown, told))
 # %% [markdown]
 # The photograph and the weights are the same, and nobody has trained anything in
 # between. A patch is still a square of sixteen pixels, but there are more of them now, and
-# each covers a smaller piece of the scene. At 288 pixels, the oil rig has turned into things
-# that fly, which is as near to a Falcon rocket as ImageNet's classes get.
+# each covers a smaller piece of the scene. At 288 pixels, the oil rig has turned into a space
+# shuttle or a missile, which is as near to a Falcon rocket as ImageNet's classes get.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 answers = {}
@@ -99,7 +99,7 @@ print(
 )
 
 # %% [markdown]
-# Only one: the table of positions, `pos_embed`, from [chapter 4](04_vit.ipynb), with a row
+# Only one: `pos_embed`, the table of positions from [chapter 4](04_vit.ipynb). It has a row
 # for the class token and one for each patch. The larger image makes a grid of 24×24
 # patches, and most of the rows that it needs were never learned. Where does `load` get
 # them?
@@ -137,9 +137,9 @@ print("checked: the four are picked as the text says")
 # %% [markdown]
 # Nobody told the network that these numbers belong to a grid, and they began as noise. Now
 # the first channel changes from top to bottom, the second from left to right, and the third
-# is a chessboard of both. The last one looks wild, but it's very faint: each picture runs from
-# its own channel's lowest value (dark) to its highest (bright), and here they hardly differ.
-# (`std` is their standard deviation.)
+# is a chessboard of both. The last one looks wild, but in fact its values hardly differ. Each
+# picture runs from its own lowest value (dark) to its highest (bright), so look at the standard
+# deviation below it, `std`.
 #
 # Can you guess where the missing rows come from? To enlarge a photograph, you'd put new
 # values between the old ones. We'll do the same with all 192 channels.
@@ -158,7 +158,7 @@ print("checked: the four are picked as the text says")
 # \begin{pmatrix} 2 \\ 6 \\ 4 \end{pmatrix}
 # = \begin{pmatrix} 2 \\ 4 \\ 6 \\ 5 \\ 4 \end{pmatrix} $$
 #
-# So enlarging a line is a product with a matrix, whose rows each add up to one.
+# So enlarging a line is a product with a matrix, and each of its rows adds up to one.
 #
 # What if you need $m$ places, made from $n$? Count from zero. New place $i$ falls on the spot
 #
@@ -169,7 +169,7 @@ print("checked: the four are picked as the text says")
 #
 # $$ W_{ik} = \max(0, \; 1 - |u_i - k|) $$
 #
-# This is called linear interpolation. As code it's even shorter:
+# This is called linear interpolation. In code it takes two lines, with `clamp` for the maximum:
 
 
 # %%
@@ -206,8 +206,7 @@ assert torch.equal(W @ P @ W.mT, torch.tensor(drawings.LARGER_HILL).float())
 print("checked: each row adds up to 1, and the hill is the one drawn below")
 
 # %% [markdown]
-# It's the mean of the four, $(0 + 4 + 4 + 8) / 4 = 4$. The hill is still a hill, with its
-# corners in the corners and its top in the middle.
+# It's the mean of the four, $(0 + 4 + 4 + 8) / 4 = 4$. And the hill is still a hill.
 #
 # Our table is 192 such pictures. Store them as (192, 14, 14), and `@` enlarges all of
 # them at once. If the new grid isn't square, each direction needs a matrix of its own:
@@ -260,8 +259,11 @@ assert (larger - theirs).abs().max() < 1e-5
 print("checked: our function is the package's, for four pairs of grids")
 
 # %% [markdown]
-# Up to rounding, you've written what `load` did for the rocket. Here are our four channels
-# before and after, with the 24×24 places that an image of 384 pixels needs:
+# Up to rounding, you've written what `load` did for the rocket. (Other libraries compute the
+# new rows [a little differently](#Libraries-that-resize-tables), and it hardly matters.)
+#
+# Here are our four channels before and after, with the 24×24 places that an image of 384
+# pixels needs:
 
 # %% tags=["hide-input"]
 table = resize_pos_embed(pos_embed, (14, 14), (24, 24))
@@ -282,8 +284,9 @@ figures.show(*drawings.numbers(both, waves))
 # vit-pytorch, a ViT that many have copied, [does just
 # that](https://github.com/lucidrains/vit-pytorch/issues/70).
 #
-# The eleventh patch of such an image begins the second line. But the table was learned with
-# fourteen in a line, so its eleventh row still belongs to the first.
+# The trouble starts with the eleventh patch. In such an image, it begins the second line. But
+# the table was learned with fourteen patches in a line, so its eleventh row still belongs to
+# the first line. From there on, every patch is told a wrong place.
 #
 # `ask` shows the network two photographs: the cat, and Grace Hopper in her uniform (from
 # [chapter 1](01_images.ipynb)). With a resized table, it names both at 160 pixels.
@@ -330,8 +333,7 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 
 # %% [markdown]
 # More than a third of the right answers are gone, and nothing complained. It's like reading a page
-# with its lines broken in the wrong places. (Another shortcut, for larger images, [does even
-# worse](#Stretched-along-a-line).)
+# with its lines broken in the wrong places.
 #
 # > **Remember.** A table of positions that has the right *shape* may still say the wrong
 # > places. Check with photographs whose answers you know, and not with a single one.
@@ -339,8 +341,7 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 # ## How large, without training?
 #
 # With the right table, are more pixels better? We've run the 1,000 photographs at seven
-# sizes, always with the same weights. At each size the network gets the same scene, the middle
-# nine tenths of the photograph.
+# sizes, always with the same weights and the same piece of each photograph.
 
 # %% [markdown] tags=["predict"]
 # At 160 pixels 751 were right. **And at 384?**
@@ -363,14 +364,22 @@ figures.show(*drawings.curve(right, costs, errors, trained=224))
 # %% [markdown]
 # The grey band is two standard errors of the difference from 224 pixels, and by the rule of
 # [chapter 5](05_mnist.ipynb) what's inside is a tie. So from 192 to 288 pixels it's all a tie,
-# even the highest point of the curve. (320 is just outside, which isn't yet a
-# result.) At 384 the network is no better than at 160, for more than seven times the
-# multiplications.
+# even the highest point of the curve. Then it falls: at 384, the network is no better than at
+# 160, for more than seven times the multiplications.
 #
-# And our rocket? It got a better name at 288 pixels, but among the 1,000, about as many
-# right answers were [lost as gained](#Gained-and-lost). If we'd shown you only the rocket, would
-# you have believed us? Let's move the square that we cut out by four of the photograph's
-# pixels:
+# Why does it fall? The reason may be what [Touvron et al.
+# 2019](https://arxiv.org/abs/1906.06423) call the *train-test resolution discrepancy*. A network
+# gets used to the size that things have in training. Enlarge the photograph, and everything in
+# it grows, but the patches don't: an ear now fills the patches that used to hold a head. (We
+# haven't tested that.)
+#
+# Nothing makes up for it here, because our files are small: beyond 230 pixels, a larger image
+# shows nothing new. With sharper copies of the same photographs, the fall is [half as
+# deep](#Detail-and-size).
+#
+# And our rocket? It got a better name at 288 pixels, but among the 1,000 photographs, that size
+# lost about as many right answers [as it gained](#Gained-and-lost). If we'd shown you only the
+# rocket, would you have believed us? Let's cut out our square four pixels further left, or right:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 for side in (224, 384):
@@ -380,24 +389,18 @@ for side in (224, 384):
         say(model, square, f"{side}, moved to the {words}")
 
 # %% [markdown]
-# No oil rig at 384, and even the smaller input prefers the missile. That's how little one
+# Now the oil rig is gone at 384, and even at 224 the missile wins. That's how little one
 # photograph tells you.
-#
-# Why, then, do the 1,000 get worse? For one thing, our small files have nothing more to show.
-# With sharper copies, the fall is [half as deep](#Detail-and-size).
-#
-# The other reason may be what [Touvron et al. 2019](https://arxiv.org/abs/1906.06423) call the
-# *train-test resolution discrepancy* (we haven't tested it). A network is used to things as large
-# as in training. In a much larger input, an ear fills the patches that used to hold a head.
 #
 # ## And with training?
 #
 # All this was without training. So let's train.
 
 # %% [markdown] tags=["predict"]
-# [Chapter 11](11_transfer.ipynb) works on photographs of waste, sorted by material. Fine-tune our
-# network on them at 224 pixels, test it at 384, and it makes about 40% more mistakes than at
-# 224. **How many answers will be right if you fine-tune at 384, too?**
+# [Chapter 11](11_transfer.ipynb) works on photographs of waste, sorted by material. If we
+# fine-tune our network on them at 224 pixels and then test it at 384, it makes about 40% more
+# mistakes than if we test it at 224. **How many answers will be right if you fine-tune at 384,
+# too?**
 #
 # * no more than before
 # * as many as at 224
@@ -417,19 +420,24 @@ print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 # %% [markdown]
 # Each dot is a seed. Here **more resolution paid, once the network had practised at the new
 # size**: four in ten of the mistakes at 224 are gone, for nearly four times the work in each
-# epoch. With three seeds each, the loss without practice and the gain with it are both more than
-# five standard errors, so they're results.
+# epoch. The loss without practice and the gain with it are both more than five standard errors,
+# so they're results.
 #
-# The paper gets most of its results that way. (Below, we compare [four
-# cases](#Who-gains-from-384-pixels), and try [a new table](#A-new-table).)
+# Does it always pay? No: on ants and bees, whose photographs are small, practice at 384 pixels
+# [bought us nothing](#Who-gains-from-384-pixels). So it seems to take two things: practice, and
+# photographs that have more to show. (The paper, too, gets most of its results by fine-tuning
+# at a larger size.)
+#
+# You may read that the positions are then learned anew. They aren't. They're resized, and
+# training hardly moves them. With a new table, training would have to start from [a jigsaw
+# puzzle](#A-new-table).
 #
 # ## Your photograph, in its own shape
 #
 # One thing needs no training at all. So far we've cut both sides off the rocket's photograph,
 # because the input was a square. But `resize_pos_embed` doesn't need one. Let the short side
 # keep the 14 patches that the network knows, and give the long side as many as the photograph's
-# shape asks for. (Height comes before width, and [mixing them up](#Rows-and-columns-mixed-up)
-# raises no error, either.)
+# shape asks for:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -504,19 +512,19 @@ assert lit.sum() > 20 and lit[1:6, 13:20].sum() == lit.sum()
 print("checked: the lit cat, the earthstar and the planetarium are in place")
 
 # %% [markdown]
-# There's the cat, with gaps, and nowhere else does a patch give it more than a tenth! Nobody has
-# told this network where anything is. It learned names for whole photographs, and its head had
-# never seen a patch's token.
+# There's the cat! The map has gaps, but outside the cat no patch gives it more than a tenth.
+# Nobody has told this network where anything is. It learned names for whole photographs, and its
+# head had never seen a patch's token.
 #
-# The cup's rim and the saucer are lit, too (and so is some bare wood in the top left corner).
-# But the drink is dark: about half of its patches say *earthstar*, a mushroom.
+# The cup's rim and the saucer are lit, too, and so is a bit of bare wood. But the drink is dark:
+# about half of its patches say *earthstar*, a mushroom.
 #
 # And the rocket's whole map stays dark. The network calls the photograph a missile, and hardly
 # a patch agrees: along the rocket they say *planetarium*.
 #
 # Now it's your turn. After `from PIL import Image`, load a photograph with
-# `mine = Image.open("mine.jpg").convert("RGB")`, and ask `say(in_shape(mine), mine, "mine")`.
-# Then `show_where((mine, "tabby"))`, with the name you get, shows you where. Or move the cat.
+# `mine = Image.open("mine.jpg").convert("RGB")`. Then `say(in_shape(mine), mine, "mine")` names
+# it, and `show_where((mine, "tabby"))`, with the name you got, shows you where.
 #
 # ## What to take with you
 #
@@ -524,9 +532,10 @@ print("checked: the lit cat, the earthstar and the planetarium are in place")
 #    many channels as the network is wide, so you resize it like a picture, without the
 #    class token's row.
 # 2. A table with the right shape and the wrong places raises no error, and cost us more than
-#    a third of the right answers.
+#    a third of the right answers. ([Two more](#Rows-and-columns-mixed-up) such mistakes
+#    are below.)
 # 3. Without training, choose the shape that you like, but keep the short side near the size
-#    that the network knows. A larger size paid once the network had practised at it, on
+#    that the network knows. A larger size paid off once the network had practised at it, on
 #    photographs that had more to show.
 #
 # **Five questions**
@@ -716,8 +725,8 @@ for words, (values, seeds) in rows.items():
 #
 # ### A new table
 #
-# If you train anyway, do you still have to resize the table? You could start with a new one,
-# random and small as in [chapter 4](04_vit.ipynb):
+# If you train at the new size anyway, do you have to resize the table? You could also learn the
+# positions anew, from a table that's random and small as in [chapter 4](04_vit.ipynb):
 
 # %% tags=["nbval-ignore-output"]
 model = vitedu.load("ViT-Ti/16", image_size=384)
@@ -728,8 +737,8 @@ ask(model, "384, new")
 
 # %% [markdown]
 # With a new table, Hopper is a jigsaw puzzle! The pieces are all there, and none of them
-# knows its place. Training would have to solve that puzzle first. The resized table hardly
-# changed: the record of the runs on waste says that fine-tuning moved it by less than a
+# knows its place. Training would have to solve that puzzle first. The resized table has nothing
+# to solve, and it hardly changed: in the runs on waste, fine-tuning moved it by less than a
 # thousandth of its length.
 #
 # ### Libraries that resize tables

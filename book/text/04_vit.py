@@ -7,8 +7,9 @@ import vitedu
 # %% [markdown]
 # # The Vision Transformer
 #
-# What's in these four photographs? Make your guesses. At the end of this page, a class
-# that you've written yourself will make its own, and then name a photograph of yours.
+# What's in these four photographs? Make your guesses. At the end of this page, a class that
+# you've written yourself will make its own guesses, and then it will name a photograph of
+# yours.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -37,10 +38,10 @@ panels = {str(i): each for i, each in enumerate(new / 2 + 0.5, start=1)}
 figures.show(*photos.pictures(panels, alt, columns=2))
 
 # %% [markdown]
-# The cell below opens a file that somebody spent a lot of electricity on: ViT-Ti/16, a
-# small Vision Transformer (*Ti* for tiny, 16 for patches of 16×16 pixels). It was trained on
-# [millions of photographs](#What-differs). As far as we know, these weren't among them. What
-# training leaves behind is named arrays of numbers, so let's read the names.
+# The cell below opens a file that somebody spent a lot of electricity on: ViT-Ti/16, a small
+# Vision Transformer (*Ti* for tiny, 16 for patches of 16×16 pixels). It was trained on
+# [millions of photographs](#What-differs). As far as we know, these four weren't among them.
+# What training leaves behind is a list of arrays, each with a name, so let's read the names.
 
 # %%
 trained = vitedu.load("ViT-Ti/16").double()  # float64: hardly any rounding
@@ -53,9 +54,8 @@ print(f"{len(weights)} arrays, {total:,} numbers")
 
 # %% [markdown]
 # You know most of this list. `patch_embed` is [chapter 1](01_images.ipynb), `attn` is
-# [chapter 2](02_attention.ipynb), and all of `blocks.0` is
-# [chapter 3](03_encoder.ipynb). (Eleven more blocks just like it are left out. You can
-# [count them all with a pencil](#Counting-with-a-pencil).) What you haven't written yet is at
+# [chapter 2](02_attention.ipynb), and all of `blocks.0` is [chapter 3](03_encoder.ipynb). (We
+# left out the eleven other blocks, which look the same.) What you haven't written yet is at
 # the edges: a `cls_token`, a `pos_embed`, and at the very end a `norm` and a `head`.
 #
 # **What's still missing between twelve blocks and a name? And how will you know that what
@@ -88,8 +88,8 @@ def say(logits, labels=("hopper", "cat", "coffee")):
 # %% [markdown]
 # ## 196 vectors, one answer
 #
-# In the drawing, the boxes with white letters are the missing ones. Let's first add them by
-# hand to the trained network, and see what each of them does. `images` are the three
+# In the drawing, the boxes with white letters are the missing ones. Let's first compute them
+# one by one, with the trained weights, and see what each of them does. `images` are the three
 # photographs of chapter 3: Grace Hopper, a cat and a cup of coffee. `say` prints the most
 # probable class for each.
 
@@ -101,14 +101,14 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # 196 vectors per photograph go in, 196 come out, and we want one answer. Which vector should
 # give it?
 #
-# You could ask a single patch, but why should one corner speak for the photograph? You
-# could take the average. That [works as well](#The-mean-instead-of-the-class-token) if you
-# train for it, but our file was trained the paper's way.
+# You could ask a single patch, but why should one corner speak for the photograph? You could
+# take the average. That [works as well](#The-mean-instead-of-the-class-token) if the network
+# is trained for it, but ours was trained the paper's way.
 #
-# The paper borrows from the language model [BERT](https://arxiv.org/abs/1810.04805) and
-# puts one more vector in front, which belongs to no patch. Think of a reporter at a meeting
-# of the patches. She hasn't seen any of it herself. For twelve rounds she listens, to some
-# more closely than to others, and at the end you ask nobody but her.
+# The paper borrows an idea from the language model [BERT](https://arxiv.org/abs/1810.04805):
+# it puts one more vector in front of the patches. Think of a reporter at a meeting of the
+# patches. She hasn't seen any of the photograph herself. For twelve rounds she listens, to
+# some patches more closely than to others, and at the end you ask nobody but her.
 #
 # This vector is called the **class token**, and it's learned. Every photograph gets the same
 # row on top of its 196. `expand` repeats it without copying: there's only [one class
@@ -139,8 +139,8 @@ def answer(x):
 
 
 # %% [markdown]
-# Every weight so far is a trained one, and only `pos_embed` is still missing. With it, in
-# chapter 3, Hopper was a military uniform. And now?
+# All these weights are trained, and only `pos_embed` is still missing. In chapter 3, where
+# nothing was missing, Hopper was a military uniform. And now?
 
 # %%
 say(answer(x))
@@ -148,7 +148,7 @@ say(answer(x))
 # %% [markdown]
 # A space shuttle, a magnifying glass, honeycomb: nonsense, three times.
 #
-# What has it lost? Attention doesn't care about order, as you know from [chapter
+# What went wrong? Attention doesn't care about order, as you know from [chapter
 # 2](02_attention.ipynb), and norm and MLP look at one token at a time. So to this network a
 # photograph is now a bag of patches, and it was never trained on bags.
 #
@@ -156,15 +156,16 @@ say(answer(x))
 #
 # If the network can't see where a patch was, the patch has to say so itself. That's what
 # `pos_embed` is for, a table with one learned row per token. Row 5 is added to token 5,
-# whatever it shows. (The class token is token 0, the top left patch token 1.) These rows are
-# called **position embeddings**, and there are [several kinds](#Four-kinds-of-positions).
+# whatever it shows. (The class token is token 0, and the top left patch is token 1.) These
+# rows are called **position embeddings**, and there are [several
+# kinds](#Four-kinds-of-positions).
 #
 # Try it with a pencil. Two patches of plain blue sky are the same vector, $(1, 0)$ and
 # $(1, 0)$. Add the rows $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and
 # $(1, 0.2)$. Now attention can tell them apart.
 #
-# Here's a batch of three small images. Each has its own patches, but they share the class
-# token and the table.
+# In a batch, every image has its own patches, but all images share the class token and the
+# table. Here's a batch of three small ones:
 
 # %% tags=["hide-input"]
 from vitedu.figures.chapters import vit as drawings
@@ -178,9 +179,9 @@ say(answer(x + trained.pos_embed))
 # There she is. One addition, and the names of chapter 3 are back.
 
 # %% [markdown] tags=["predict"]
-# If you shuffle the patches, each gets the row of another place. In chapter 1, that turned
-# Hopper into a mortarboard. Now shuffle the table as well, in the same order. **What becomes of
-# the logits?**
+# If you shuffle the patches, each of them gets the row of another place. In chapter 1, that
+# turned Hopper into a mortarboard. Now shuffle the table as well, in the same order. **What
+# becomes of the logits?**
 #
 # * as they were for the photograph
 # * as they were for the shuffled patches
@@ -195,13 +196,14 @@ change = answer(shuffled + table) - answer(x + trained.pos_embed)
 print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 
 # %% [markdown]
-# The logits are the photograph's. Each patch took its own row along, so you've only
-# reordered finished tokens. Attention still has no sense of order. But now the tokens
-# themselves say where they come from.
+# They're as they were for the photograph. Each patch took its own row along, so all you've
+# done is put the tokens in another order. Attention still has no sense of order, but now the
+# tokens themselves say where they come from.
 #
 # Nobody told the network that token 15 is just below token 1, and the table [starts out
-# random](#Initial-values-and-a-trap). Here's how similar a learned row is to all the others
-# (the cosine: 1 if two rows point the same way).
+# random](#Initial-values-and-a-trap). What has it learned about places? Each map below
+# compares one row of the table with all the others (by the cosine, which is 1 if two rows
+# point the same way).
 
 # %% tags=["hide-input"]
 places = trained.pos_embed[0, 1:]
@@ -235,13 +237,14 @@ figures.show(*drawings.equations())
 
 # %% [markdown]
 # Equations (2) and (3) are the block of [chapter 3](03_encoder.ipynb). In equation (4),
-# $\mathbf{y} = \mathrm{LN}(\mathbf{z}_L^0)$, the 0 is row 0 after the last block: the class
-# token.
+# $\mathbf{y} = \mathrm{LN}(\mathbf{z}_L^0)$, the $L$ means after the last block, and the 0
+# means row 0, the class token.
 #
-# Now write it as a class, whose defaults make it ViT-Ti/16. What you wrote before comes from
-# `vitedu.plain`, and so does `initialise`, which gives every weight its [first
-# value](#Initial-values-and-a-trap). (The class token starts at zero, `pos_embed` with small
-# random numbers.)
+# Now write it as a class, whose defaults make it ViT-Ti/16. The parts that you wrote before
+# come from `vitedu.plain`, and so does `initialise`, which gives every weight its [first
+# value](#Initial-values-and-a-trap). The matrices are random, and just large enough that what
+# comes out of them is roughly as large as what goes in. The class token and the head start at
+# zero.
 
 # %%
 from vitedu.plain import EncoderBlock, PatchEmbedding, initialise
@@ -285,9 +288,9 @@ class ViT(nn.Module):
 # %% [markdown]
 # ## How do you know?
 #
-# The class is short and looks right. But suppose you'd made a mistake: here's one with four
-# heads, and the file was trained with three. With `strict=True`, every name and every shape in
-# the file must match. Will PyTorch refuse to load it?
+# The class is short and looks right. But suppose you'd made a mistake and given it four
+# heads, although the file was trained with three. A load with `strict=True` compares every
+# name and every shape with the file. Will PyTorch refuse?
 
 # %% tags=["failure"]
 wrong = ViT(num_heads=4).double()
@@ -295,18 +298,16 @@ print(wrong.load_state_dict(weights, strict=True))
 say(wrong(images))
 
 # %% [markdown]
-# "All keys matched successfully." And Hopper is a bow tie, and the coffee red wine.
+# "All keys matched successfully." But Hopper is now a bow tie, and the coffee is red wine.
 #
-# The number of heads appears in no shape: with three heads or with four, q, k and v are
-# 192 wide. And what has no weights, such as a GELU or a residual addition, doesn't
-# appear in the file at all. So a strict load proves less than it seems to, and you need other
-# tests. Here are two.
+# The number of heads appears in no shape: with three heads or with four, q, k and v are 192
+# wide. And a part that has no weights, such as a GELU or a residual addition, isn't in the
+# file at all. So a strict load proves less than it seems to. Here are two better tests.
 #
 # ### The first loss
 #
-# A new network starts out with random matrices, as in the authors' code, but its head is [all
-# zeros](#A-head-of-zeros). **You show it our three photographs, with any labels you like.
-# What's the loss?**
+# In a new network, the head is [all zeros](#A-head-of-zeros), as in the authors' code. **You
+# show it our three photographs, with any labels you like. What's the loss?**
 
 # %%
 import math
@@ -317,16 +318,17 @@ loss = F.cross_entropy(fresh(images), labels)
 print(f"loss {loss:.4f}, ln 1000 = {math.log(1000):.4f}")
 
 # %% [markdown]
-# All logits are zero, so every class gets the probability 1/1000, and the loss is
-# $\ln 1000$, whatever you show it. If you get something else, perhaps your head doesn't start
-# at zero, or you've miscounted the classes.
+# All logits are zero, so every class gets the probability 1/1000, and the loss is $\ln 1000$,
+# whatever you show it. If you get something else, perhaps your head doesn't start at zero, or
+# you've miscounted the classes.
 #
 # ### Somebody else's code
 #
 # The other test compares your logits with those of
 # [timm](https://github.com/huggingface/pytorch-image-models), a widely used library whose ViT
-# reads the authors' own files. Both networks get the same photographs and the same random
-# weights, even in the head: two heads of zeros would always agree.
+# can load the authors' own weights. Both networks get the same photographs and the same
+# weights. Here the weights are random, even in the head, because two heads of zeros would
+# always agree.
 
 # %% tags=["hide-input"]
 from vitedu.compat import import_timm
@@ -346,12 +348,13 @@ print("largest difference below 1e-10 of it:", bool(difference < 1e-10 * size))
 
 
 # %% [markdown]
-# Two programs, three thousand logits, and no difference beyond rounding.
+# That's a thousand logits for each photograph, and the two programs agree on all of them,
+# except for rounding.
 #
 # ### Find the bug
 #
-# Now you. Here's the `forward` of another `ViT`; nothing else is changed. It runs, the file
-# loads, and its first loss is $\ln 1000$. But its logits aren't timm's.
+# Now it's your turn. Here's the `forward` of another `ViT`; everything else is as in yours.
+# It runs, the file loads, and its first loss is $\ln 1000$. But its logits aren't timm's.
 
 
 # %%
@@ -370,11 +373,11 @@ suspect.load_state_dict(weights, strict=True)
 say(suspect(images))
 
 # %% [markdown] tags=["predict"]
-# Hopper is still a military uniform, if only at 25%, and the cat is still a cat. But the coffee
-# is now a coil, and there's no explaining that away. **Which line is wrong?**
+# Hopper is still a military uniform, if only at 25%, and the cat is still a cat. But the
+# coffee has become a coil. **Which line is wrong?**
 #
 # * the one with `expand`
-# * the one with `cat`
+# * the one with `torch.cat`
 # * the one with `norm`
 # * the one with `head`
 
@@ -383,10 +386,11 @@ rows = torch.cat([patches, cls_token], dim=1)
 print("row 0 is the first patch:", torch.equal(rows[:, 0], patches[:, 0]))
 
 # %% [markdown]
-# The one with `cat`: it puts the class token behind the patches. So the answer is read from the
-# first patch, and every token gets a position that isn't its own.
+# The one with `torch.cat`: it puts the class token behind the patches. So the answer is read
+# from the first patch, and every token gets a position that isn't its own.
 #
-# So a photograph that you know is a test, too. Just don't stop at one.
+# What gave the bug away was a photograph that you know, so that's a test, too. But two of our
+# three still got a sensible name, so don't stop at one.
 
 # %% tags=["hide-cell"]
 import copy
@@ -451,9 +455,10 @@ def hunt(bug, test):
 # %% [markdown]
 # ### Six bugs, three tests
 #
-# Yours is among these six. Each network has one bug, and each runs without an error:
+# The bug that you've just found is one of these six. Each network has one bug, and each runs
+# without an error:
 #
-# * *random head:* the authors' starts out as zeros
+# * *random head:* it should start at zero
 # * *no last norm:* the head reads row 0 just as the blocks leave it
 # * *four heads:* the file was trained with three
 # * *ReLU, not GELU:* in all MLPs
@@ -475,13 +480,14 @@ for bug, said in seen.items():
     print(f"{bug:18}" + "".join(f"{each:12}" for each in short).rstrip())
 
 # %% [markdown]
-# First loss and other code. The last four bugs change no weight's name or shape, and leave the
-# first loss at $\ln 1000$, so only somebody else's code notices them. But it misses the random
-# head, because the comparison gives both networks new weights, and the wrong first values are
-# gone. The strict load found only the missing norm.
+# First loss and other code. The last four bugs change no weight's name or shape, and they
+# leave the first loss at $\ln 1000$, so only somebody else's code notices them. But that test
+# can't see the random head: it begins by giving both networks new weights, so the wrong ones
+# are gone. The strict load finds nothing but the missing norm.
 #
-# And the tanh? It looks harmless. But train with it, and even if every answer is right, the
-# loss can't fall below [a floor](#A-tanh-behind-the-head).
+# The tanh looks harmless, because the largest logit stays the largest. But it keeps all
+# logits small, so the network can never be sure of an answer. Even if every answer is right,
+# its loss can't fall below [a floor](#A-tanh-behind-the-head).
 #
 # ## What's in the photograph?
 #
@@ -513,23 +519,25 @@ def show_answers(photographs):
 
 # %% [markdown]
 # What were your guesses for the photographs at the top of the page? Here are the first three,
-# from [TrashNet](https://github.com/garythung/trashnet), a collection of photographed rubbish.
+# from [TrashNet](https://github.com/garythung/trashnet), a collection of photographed
+# rubbish.
 
 # %%
 show_answers(new[:3])
 
 # %% [markdown]
-# A plastic bag, half a water bottle, a wine bottle: three out of three. (We picked them.) Of
-# the bag you see only folds and a piece of its seal, and your class is 99% sure of it.
+# A plastic bag, half a water bottle, a wine bottle: three out of three, though we did pick
+# them. Of the bag you see only folds and a piece of its seal, and your class is 99% sure of
+# it.
 #
-# Nobody picked the next one: it's simply the first in the folder.
+# Nobody picked the next one: it's simply the first photograph in the folder.
 
 # %%
 show_answers(vitedu.preprocess(trained, min(rubbish.rglob("*.jpg"))))
 
 # %% [markdown]
-# Wrong, but you can see why. A piece of a moving box, white, folded and printed, does look
-# like an envelope, and *carton*, the right word, comes second.
+# Wrong, but you can see why. A piece of a cardboard box, white, folded and printed, does look
+# like an envelope. And *carton*, the right word, comes second.
 
 # %% [markdown] tags=["predict"]
 # The last of the four at the top is Eileen Collins, the first woman to command a Space
@@ -544,39 +552,38 @@ show_answers(vitedu.preprocess(trained, min(rubbish.rglob("*.jpg"))))
 show_answers(new[3:])
 
 # %% [markdown]
-# It says *bobsled*. The runners-up are two helmets, so you can guess why: somebody in a
-# bright, padded suit, with a helmet. ImageNet has no class for an astronaut, and a softmax
-# has to hand out all of its 100% to the names that it has. (*Space shuttle* is one of those
-# names, and you can see one behind her. But it comes twelfth, with 1%.)
+# It says *bobsled*. The next two names are helmets, so you can guess why: here's somebody in
+# a bright, padded suit, with a helmet. ImageNet has no class for an astronaut, and a softmax
+# has to hand out all of its 100% to the names that it has.
 #
 # <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>
 #
 # What *should* a network say here? That's [the last exercise](#Exercises), and an open problem.
 #
-# From pixels to names, that's your own code: the 35 lines or so of this page, and the
-# patches, attention and blocks that you wrote before. Here's the drawing from the start of
-# chapter 1 once more. Every box in it is yours. (On the site, you can follow one patch through
-# it: [Walk](try.md#Walk).)
+# From pixels to names, that's your own code: the class on this page, and the patches,
+# attention and blocks that you wrote before. Here's the drawing from the start of chapter 1
+# once more, and now every box in it is yours.
 
 # %% tags=["hide-input"]
 figures.show(*figures.network("network"))
 
 # %% [markdown]
-# And now **your photograph**. Put its path in place of ours (in Colab, drop it into the
-# folder first), or [try it](try.md) in the browser.
+# And now **your photograph**. In the cell below, put the path of your file in place of ours.
+# (In Colab, drop the file into the folder first.) Or [try it](try.md) in the browser, without
+# any code.
 
 # %%
 PHOTO = rubbish / "trash/trash81.jpg"  # or "dog.jpg"
 show_answers(vitedu.preprocess(trained, PHOTO))
 
 # %% [markdown]
-# Ours (again, we picked it) is a pale, crumpled scrap, and we'd have said *paper towel* as
-# well. What does your class call yours?
+# We picked ours: a pale, crumpled scrap, and we'd have said *paper towel* as well. What does
+# your class call yours?
 #
 # ## What to take with you
 #
 # 1. One class token and one table of positions, the same for all images, turn a stack of
-#    blocks into a Vision Transformer; row 0, a norm and a linear layer give the answer.
+#    blocks into a Vision Transformer. A norm, row 0 and a linear layer give the answer.
 # 2. Without positions a photograph is a bag of patches, whatever the weights are.
 # 3. "All keys matched" proves little. Look at the first loss, compare your logits with
 #    somebody else's code, and try several photographs that you know.
@@ -590,9 +597,10 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # 4. What's the first loss of a new network with 1,000 classes, whatever you show it, and why?
 # 5. `load_state_dict` says that all keys matched. Name a mistake that can still be there.
 #
-# All the cleverness in this chapter was borrowed: 5.7 million numbers came out of a file.
-# You know where each of them goes, but not how anybody found them. Can you find your own?
-# [Chapter 5](05_mnist.ipynb) starts with 7,850 that have learned nothing yet.
+# All the cleverness in this chapter was borrowed: [5.7 million](#Counting-with-a-pencil)
+# numbers came out of a file. You know where each of them goes, but not how anybody found
+# them. Can you find your own? [Chapter 5](05_mnist.ipynb) starts with 7,850 that have learned
+# nothing yet.
 #
 # ## Exercises
 #
@@ -620,9 +628,10 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # **5.** ★★ In `answer`, replace row 0 by the mean of rows 1 to 196. Before you run it with
 # positions: will the network be as sure as before, much less sure, or talk nonsense? Why?
 #
-# **6.** ★★ Add two bugs of your own to the six, and predict what each test will say.
-# For example: q, k and v have no biases; the residual additions are forgotten. Can you find
-# a bug that all three tests miss?
+# **6.** ★★ `hunt("four heads", "load")` runs one test on one bug and tells you what it found.
+# Add two bugs of your own to the six in `bugs`, and predict what each test will say. For
+# example: q, k and v have no biases; the residual additions are forgotten. Can you find a bug
+# that all three tests miss?
 #
 # **7.** ★★★ What should a network say about the astronaut? A simple idea is a threshold: if
 # the largest probability is below it, answer "I don't know". Look for one that keeps

@@ -8,8 +8,8 @@ import vitedu
 # # Few shots
 #
 # You want to sort waste by material, and you've taken thirty photographs: five of
-# cardboard, five of glass, and so on, down to trash, which is what fits no other pile. That's
-# all you have.
+# cardboard, five of glass, and so on, down to trash, which is whatever fits no other pile.
+# That's all you have.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -45,12 +45,15 @@ figures.show(*few_shot.shots(shown))
 
 # %% [markdown]
 # (The photographs are by Gary Thung and Mindy Yang, from
-# [TrashNet](https://github.com/garythung/trashnet), MIT licence.) Our small ViT was trained on
-# ImageNet-21k and then on ImageNet's thousand classes, and none of your six words is among the
-# thousand. How much time would you set aside to train it on yours?
+# [TrashNet](https://github.com/garythung/trashnet), MIT licence.) Our small ViT was trained
+# on ImageNet-21k and then on ImageNet's thousand classes. Beer bottles and cartons are
+# among the thousand, but none of your six words is. How much time would you set aside to
+# train the network on them?
 #
-# None, this time. Each photograph of the folder `waste` goes through the network once, and the
-# network's weights stay *frozen*: nothing trains them.
+# None, this time. Each photograph in `waste` goes through the network once, and comes out
+# as 192 numbers: its *features*. The weights stay *frozen*, so nothing is trained. A
+# formula then turns the features of your thirty photographs into a classifier, and we test
+# it on sixty others:
 
 # %%
 train = features(model, waste.train)
@@ -65,15 +68,15 @@ print(f"{right:.0f}% of {len(test.labels)} others right")
 print(f"built and tested in {took:.0f} ms")
 
 # %% [markdown]
-# Guessing gives 17%. No epochs, no learning rate, no GPU: a second or two in the network for your
-# thirty photographs, and then milliseconds for one formula, which you'll soon have written
-# yourself. **How do five photographs of each get you this far? And when you have more, how do you
-# get the most out of them?**
+# Guessing would give 17%. There were no epochs, no learning rate and no GPU: the
+# network needs a second or two for your thirty photographs, and the formula needs
+# milliseconds. **How do five photographs of each get you this far? And when you have more,
+# how do you get the most out of them?**
 #
 # ## What does the network find alike?
 #
-# `features` gives you what the head would read, `model.forward_features(images)[:, 0]`:
-# row 0 after the last norm, 192 numbers for each photograph.
+# `features` gives you what the head would read, `model.forward_features(images)[:, 0]`: row
+# 0 after the last norm.
 
 # %%
 print(tuple(few.features.shape), tuple(few.labels.shape))
@@ -93,8 +96,8 @@ same = test.labels[closest] == test.labels
 print(f"{same.sum()} of {len(same)} are closest to their own material")
 
 # %% [markdown]
-# Chance would give nine. Here's the third photograph of each material, and below it the one
-# that's closest:
+# Chance would give nine. Here's the third test photograph of each material, and below it
+# the one that's closest:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 rows = [(test.labels == kind).nonzero()[2].item() for kind in range(6)]
@@ -113,8 +116,8 @@ figures.show(
 # %% [markdown]
 # A brown bottle has found a green one, and the trash has found trash of its colour. Even
 # the two mistakes make sense: a foil tray has found a plastic one, and a clear plastic tray
-# a glass jar. Nobody has told the network which of these is plastic. But it puts what looks
-# alike close together, and often that's the same material.
+# has found a glass jar. So the network puts what looks alike close together, and often
+# that's the same material.
 #
 # ## The nearest mean
 #
@@ -135,9 +138,9 @@ def nearest_mean(x, y, xt, yt):
 print(f"{nearest_mean(*few, *test):.0%}")
 
 # %% [markdown]
-# As good as the classifier at the top, and you can explain it to a child. What does it get
-# wrong? And does it matter? In many towns, paper and cardboard share a bin, and so do metal
-# and plastic.
+# That's as good as the classifier at the top, and you can explain it to a child. What does
+# it get wrong? And does it matter? In many towns, paper and cardboard share a bin, and so
+# do metal and plastic.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 means = torch.stack(
@@ -156,8 +159,9 @@ print(f"in the right one of four bins: {hits} of {len(guessed)}")
 
 # %% [markdown]
 # Three quarters land in the right bin! But sixty test photographs are few, and which five
-# you've taken is luck. So here's the mean on TrashNet's 431 test photographs, with five of
-# each and more. (All lines but the last are means of ten random draws.)
+# you've taken is luck. So let's take TrashNet's 431 test photographs, and draw the five of
+# each ten times. Here are the averages, for five of each and for more (the last line is
+# everything):
 
 # %% tags=["hide-input"]
 record = results.read("few-shots")["metrics"]
@@ -168,9 +172,9 @@ for shots in (5, 10, 25, 50, 75, "all"):
 
 # %% [markdown]
 # More photographs help, and then they don't: from fifty of each on, the mean has all but
-# stopped learning. Maybe that's because a distance treats all 192 numbers alike, and some of
-# them may say how bright the picture is, or how large the thing. A *weight* for each number
-# might do better. Can we find the weights without training? It takes some algebra.
+# stopped learning. Maybe that's because a distance treats all 192 numbers alike, although
+# some may say nothing about the material. If each number had a *weight*, the useful ones
+# could count for more. Can we find such weights without training? It takes some algebra.
 #
 # ## Four photographs and a pencil
 #
@@ -184,18 +188,19 @@ for shots in (5, 10, 25, 50, 75, "all"):
 # | paper | −1 | 1 | −1 |
 # | paper | −1 | −1 | −1 |
 #
-# You see it at once: the first number tells glass from paper, the second doesn't. Let
-# $X$ be the table of numbers, with a row for each photograph, $\mathbf{y}$ the column
-# of targets, and $\mathbf{w}$ a weight for each number. The scores are $X\mathbf{w}$.
-# They should be close to the targets, and the weights no larger than they need to be.
-# So we minimise
+# You see it at once: the first number tells glass from paper, the second doesn't. Let $X$
+# be the table of numbers, with a row for each photograph, $\mathbf{y}$ the column of
+# targets, and $\mathbf{w}$ a weight for each number. Then the scores are $X\mathbf{w}$. We
+# want them close to the targets. And we want small weights, because a large weight turns a
+# tiny difference between two photographs into a large one. So we minimise
 #
 # $$ \lVert X\mathbf{w} - \mathbf{y} \rVert^2 + \lambda \lVert \mathbf{w} \rVert^2 $$
 #
 # Here $\lVert\cdot\rVert^2$ is the sum of the squares, and $\lambda$ says how much large
 # weights cost. At the lowest point every derivative is zero. For one photograph with one
 # number $x$, the first term is $(xw - y)^2$, and its derivative is $2x(xw - y)$. For all
-# photographs and all weights at once, it's the same with the whole table:
+# photographs and all weights at once it looks the same, with the whole table in place of
+# $x$, and the second term adds $2 \lambda \mathbf{w}$:
 #
 # $$ 2 X^\top (X\mathbf{w} - \mathbf{y}) + 2 \lambda \mathbf{w} = 0 $$
 #
@@ -203,7 +208,7 @@ for shots in (5, 10, 25, 50, 75, "all"):
 #
 # $$ \mathbf{w} = (X^\top X + \lambda I)^{-1} X^\top \mathbf{y} $$
 #
-# ($I$ has ones on its diagonal and zeros elsewhere. In code, $X^\top$ is `x.mT`.)
+# $I$ has ones on its diagonal and zeros elsewhere. In code, $X^\top$ is `x.mT`.
 
 # %% [markdown] tags=["predict"]
 # Take a pencil: for our four photographs, $X^\top X$ is 4 on the diagonal and 0 elsewhere, and
@@ -225,24 +230,24 @@ for l2 in (0.0, 4.0):
 # ## The formula in code
 #
 # Each of the six materials gets its own column of targets: 1 for its photographs, −1 for
-# all others. Put the columns side by side, call them $Y$, and you get all the weights $W$
-# at once. The authors of the ViT paper compare models that way when training all the
-# weights (*fine-tuning*) would cost too much ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)).
+# all others. Put the columns side by side and call the table $Y$, and the formula gives you
+# all the weights $W$ at once. Here's the whole classifier:
 
 # %% tags=["hide-input"]
 figures.show(*few_shot.recipe())
 
 
 # %% [markdown]
-# Why the second box? A number that runs from −0.1 to 0.1 needs a huge weight to be heard
-# beside one that runs from −10 to 10, and $\lambda$ makes huge weights expensive. So from
-# each number we subtract its mean over the few photographs, $m$, and divide by its standard
-# deviation, $s$. The authors call this *whitening*.
+# Why the second box? If a number only runs from −0.1 to 0.1, it needs a huge weight to be
+# heard beside one that runs from −10 to 10, and $\lambda$ makes huge weights expensive. So
+# we bring all the numbers to one scale: from each we subtract its mean over the few
+# photographs, $m$, and divide by its standard deviation, $s$. The authors of the ViT paper
+# call this *whitening*.
 #
-# Then we append a column with 100 in every row, so each photograph has 193 numbers. Like
-# the bias of a linear layer, the new one raises or lowers all the scores of a class. Why
-# 100 and not 1? With 100 a tiny weight will do, and $\lambda$ hardly notices it.
+# Then we append a column with 100 in every row, so each photograph has 193 numbers. The new
+# one works like the bias of a linear layer: its weight raises or lowers all the scores of a
+# class. Why 100 and not 1? Because $\lambda$ makes every weight pay, and with 100 a tiny
+# weight is enough, which costs next to nothing.
 
 
 # %% tags=["teaches"]
@@ -252,8 +257,8 @@ def whiten(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 # %% [markdown]
-# Now the formula. (After `whiten`, `x` is the table $X$. The `1e-5` is for a number that
-# never changes, whose deviation is 0.)
+# Now the formula. After `whiten`, `x` is the table $X$. (The `1e-5` keeps us from dividing
+# by zero if a number never changes.)
 
 
 # %%
@@ -299,12 +304,14 @@ assert round(right, 6) == round(100 * fewshot_accuracy(*few, *test), 6)
 print("check: the formula holds, and the accuracy is the package's")
 
 # %% [markdown]
-# It's the number from the top, with the authors' $\lambda$ of $2^{10}$, which they use for
-# every data set. With five of each, a lot of algebra has won nothing over the mean.
+# It's the number from the top. The authors compare models with this formula, and always
+# with this $\lambda$ of $2^{10}$ ([Dosovitskiy et al.
+# 2021](https://arxiv.org/abs/2010.11929)). But with five of each, all the algebra has won
+# nothing over the mean.
 #
 # ## When you have more
 #
-# We've given the formula the same ten draws for each number of photographs.
+# We've given the formula the same ten draws as the mean.
 
 # %% [markdown] tags=["predict"]
 # **How many of each does the formula need to be ahead of the nearest mean in all ten
@@ -341,23 +348,25 @@ whitened = statistics.mean(recorded("whitened_mean")[75])
 print(f"nearest mean of whitened numbers, 75 of each: {whitened:.0%}")
 
 # %% [markdown]
-# With five of each it's a tie, and with ten no more than a hint. There the mean costs you
-# little, and it has no $\lambda$ to get wrong. With 25 the formula is ahead in every draw,
-# and it goes on learning where the mean has stopped. Whitening alone hardly helps the mean
-# (the last line). So the lead comes from the weights, as we hoped: they can tell the
-# numbers that matter from those that don't.
+# With five of each it's a tie, and with ten it's no more than a hint. So if you have just a
+# few, take the mean: it's simpler, and it has no $\lambda$ to get wrong. With 25 the
+# formula is ahead in every draw, and it goes on learning where the mean has stopped.
+# Whitening alone hardly helps the mean (the last line). So the lead comes from the weights,
+# as we hoped: they can tell the numbers that matter from those that don't.
 #
 # The width of the red band is luck: with five of each, a good draw and a bad one are
 # several points apart. Don't trust a single draw.
 #
-# > **Remember.** Begin with means, and from 25 of each take the formula. With all 1,768
-# > photographs it gets 84%, and [training all the weights](#What-training-adds) gets 93%.
+# > **Remember.** On waste, begin with means, and from 25 of each take the formula.
+#
+# With everything, the formula gets 84%. A linear layer *trained* on the same features is
+# level with it, but [training all the weights](#What-training-adds) gets 93%.
 #
 # ## What's λ for?
 #
 # In the pencil example $\lambda$ (`l2` in the code) only made the scores smaller. So why
-# 1024? scikit-learn's `RidgeClassifier` takes 1 unless you say otherwise. So we've repeated
-# the ten draws with 1. It costs three points with five of each, and less with fewer.
+# 1024? scikit-learn's `RidgeClassifier` takes 1 unless you say otherwise. We've repeated
+# the ten draws with $\lambda = 1$, and with five of each that costs three points.
 
 # %% [markdown] tags=["predict"]
 # **With ten of each, this classifier gets 65%. What will it get with 25?**
@@ -386,16 +395,18 @@ for shots in (10, 25, 32):
 
 # %% [markdown]
 # Less! The accuracy rises, falls until there are about as many photographs as columns (the
-# dotted line), and recovers. It's a trap for careful people: they try it on a few
-# photographs, it works, and so they collect more.
+# dotted line), and then recovers. It's a trap for careful people: they try it on a few
+# photographs, it works, so they collect more.
 #
-# Each photograph is an equation, and each column brings one weight to find. With few
-# photographs there are many ways to hit every target, and even a small $\lambda$ is enough
-# to choose small weights. With a great many there's no way to hit them all, so the quirks
-# of single ones average out. But with as many photographs as columns, there's just one way
-# left. It all but hits every target, quirks included, and needs [enormous
-# weights](#The-trap-without-photographs) to do it. That's *double descent*: the mistakes
-# fall, rise and fall again.
+# Why there? Each photograph is an equation: its score should hit its target. Each column is
+# an unknown: its weight. With fewer photographs than columns, many choices of weights hit
+# every target, and even a small $\lambda$ picks small ones. With far more photographs,
+# nothing hits every target, so the formula settles for what suits most of them.
+#
+# In between, there's just one choice left. To hit every target, even that of the oddest
+# photograph, it takes [enormous weights](#The-trap-without-photographs), and they ruin the
+# scores of new photographs. A $\lambda$ of 1 is too small to forbid them. Because the
+# mistakes fall, rise and fall again, this is called *double descent*.
 #
 # > **Remember.** A $\lambda$ that's worth three points with five photographs of each can be
 # > worth more than twenty with 32.
@@ -436,12 +447,12 @@ print("check: the new head gives the scores of the classifier")
 # %% [markdown]
 # From thirty files to a ViT that knows six new words, in seconds. It's right for 38 of the
 # sixty, so you wouldn't leave it alone with the rubbish. But maybe it knows which of its
-# answers you can trust? Let's sort the sixty by the network's *lead*: how far its best score
-# is ahead of its second.
+# answers you can trust? Let's sort the sixty by the network's *lead*, which is how far its
+# best score is ahead of its second.
 
 # %% [markdown] tags=["predict"]
-# 38 of 60 would be about 13 in every twenty. **Of the twenty photographs with the largest
-# lead, how many are right?**
+# If the lead said nothing, about 13 in every twenty would be right. **Of the twenty
+# photographs with the largest lead, how many are right?**
 #
 # * 13, as everywhere
 # * about 17
@@ -469,18 +480,18 @@ figures.show(
 )
 
 # %% [markdown]
-# It's 17, but of the twenty with the smallest lead only 7 are right, in this one draw. (In
-# the figure a mistake is red, with the true name in brackets.) So let it sort what it's
-# sure of, if you can live with a few mistakes in twenty, and sort the rest yourself. Each
-# answer of yours is one more photograph for the formula, and with fifty of each it was
-# right [four times in five](#When-you-have-more).
+# It's 17, and of the twenty with the smallest lead only 7 are right. (That's one draw. In
+# the figure a mistake is red, with the true name in brackets.) So let the network sort what
+# it's sure of, and sort the rest yourself. Each photograph you sort is one more for the
+# formula, and with fifty of each it was right [four times in five](#When-you-have-more).
 #
 # ## Something else entirely
 #
-# Does this only work for rubbish? [BCCD](https://github.com/Shenggan/BCCD_Dataset) (MIT
-# licence) has photographs of blood through a microscope: *red cells*, *white cells*, which
-# are stained purple, and tiny *platelets*. A hidden cell cuts out five cells of each kind
-# and puts them into three folders. The rest is the `learn` you've just written:
+# Does this only work for rubbish? Here's something that isn't among ImageNet's thousand
+# classes. [BCCD](https://github.com/Shenggan/BCCD_Dataset) (MIT licence) has photographs of
+# blood through a microscope: *red cells*, *white cells*, which are stained purple, and tiny
+# *platelets*. Hidden code puts five of each kind into three folders. The rest is the
+# `learn` you've just written:
 
 # %% tags=["hide-input"]
 from importlib.resources import files
@@ -550,10 +561,10 @@ figures.show(
 
 
 # %% [markdown]
-# Fifteen little pictures, and a network that sorted rubbish a minute ago names the cells
-# that people have boxed in other pictures of blood. Most cells are red, so always saying
-# "red cell" would be right four times in five. But it gets every white cell and every
-# platelet right as well.
+# Fifteen little pictures, and a network that sorted rubbish a minute ago names blood cells
+# in other pictures. (It doesn't find them: people have drawn the boxes.) Most cells are
+# red, so always saying "red cell" would be right four times in five. But in this draw it
+# gets every white cell and every platelet right as well.
 #
 # Do you need a ViT for that? Here's the nearest mean again, of plain numbers measured on
 # the same fifteen squares:
@@ -582,20 +593,20 @@ for words, part in {"colour": slice(3), "size": slice(3, 4)}.items():
 
 # %% [markdown]
 # A ruler alone does as well! But you have to think of the ruler. `learn` needs only
-# examples, and it never saw the size, because all squares are enlarged to the same one.
+# examples, and it never saw the size, because every square is scaled to one size.
 #
 # Now take your own: your two cats, screws and nails, your mug and your neighbour's. Ten
 # photographs are enough to try it. Make a folder `mine`, and in it a folder for each of the
-# two, with five photographs in each:
+# two, with its name and five photographs:
 #
 # ```python
 # yours = learn(find_images("mine"))
 # vitedu.save(yours, "mine.safetensors")
 # ```
 #
-# On the command line, it's `vitedu predict mine.safetensors new.jpg`. Look at the name that
-# comes first, not at its percentage: the scores are so close together that after a softmax
-# every answer looks undecided.
+# Then take a new photograph and ask, on the command line: `vitedu predict mine.safetensors
+# new.jpg`. Look at the name that comes first and not at its percentage. The scores are so
+# close together that, after a softmax, every answer looks undecided.
 #
 # ## What to take with you
 #
@@ -835,10 +846,11 @@ for side in (128, 224):
         print(f"{'–':>13}" * (len(columns) - len(row)))
 
 # %% [markdown]
-# (25 of each: means of three draws; –: not run.) Enlarging shows the network nothing new,
-# and yet the frozen features are far better at its own 224 pixels than at 128. So start with
-# those. Fine-tuning, even at 128 pixels, makes about half as many mistakes as the linear
-# probe at 224.
+# (25 of each: means of three draws; –: not run.) With 25 of each at 224 pixels, the mean
+# and the formula are level, so how many photographs the formula needs depends on the data.
+# Enlarging shows the network nothing new, and yet the frozen features are far better at its
+# own 224 pixels than at 128. So start with those. Fine-tuning, even at 128 pixels, makes
+# about half as many mistakes as the linear probe at 224.
 #
 # ## Where this is in the paper
 #

@@ -263,8 +263,9 @@ def dip(
         if lowest < percents[peak]:
             where = numbers[percents.index(lowest, peak)]
             words += f", then down to {lowest:.0f}% from {where}"
-        end = f"{percents[-1]:.0f}% from {numbers[-1]}"
-        listed.append(f"{name}: {words}, and {end}")
+        if peak < len(falls) - 1:
+            words += f", and {percents[-1]:.0f}% from {numbers[-1]}"
+        listed.append(f"{name}: {words}")
     if num_columns < max(numbers):
         axes.axvline(num_columns, color=DARK, linestyle=":", linewidth=1.2)
         look = {"ha": "right", "va": "bottom"}

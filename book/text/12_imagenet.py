@@ -144,7 +144,6 @@ for name, source in {"B": in_order, "C": shuffled}.items():
     _, labels = next(source.batches(batch_size=8))
     print(name, labels.tolist())
 
-
 # %% [markdown]
 # B gets its photographs sorted by class. What does that cost? We asked all four networks about
 # sixty other photographs of waste. And we trained a fifth one, like B, but with each class
@@ -173,10 +172,11 @@ if TIER != "smoke":
     # the last batches were of classes 2 and 3
     assert said["longer"].bincount(minlength=6)[2:4].sum() > 50
 
+
 # %% [markdown]
 # Between A, B and C, a few photographs mean nothing, because each is one run. But the fifth network
 # is as bad as D with its wrong labels: nearly all its answers are one of the two classes that came
-# last. And on ImageNet, a class wouldn't stay away for a dozen batches, but for 2,500.
+# last. And on ImageNet, a class wouldn't stay away for a dozen batches, but for about 2,500.
 #
 # On a laptop this mistake costs you a minute, and on ImageNet it would cost the weekend. **How do
 # you plan a run that you can't afford to repeat, and how do you see early whether it's worth
@@ -270,8 +270,8 @@ for colours, key in {"-1 to 1": "none", "0 to 1": "pixels_0_1"}.items():
 #
 # ## Which weights, and which rate?
 #
-# 86.0% is your goal. That's what [timm
-# lists](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)
+# 86.0% is your goal. [timm lists this
+# accuracy](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv)
 # for [a certain ViT-B/16](#One-name,-three-files), by the authors of *AugReg* ([Steiner et al.
 # 2022](https://arxiv.org/abs/2106.10270)). They pre-trained it on the fourteen million photographs
 # of ImageNet-21k, and then fine-tuned it at 384 pixels on ImageNet itself ([Russakovsky et al.
@@ -288,11 +288,11 @@ print(f"{config.steps * config.batch_size / photographs:.1f} epochs")
 
 # %% [markdown]
 # Steps and batch are from the paper's Table 4, and the training step is the one that you wrote in
-# [chapter 11](11_transfer.ipynb). Only the rate is left open: the authors try
-# [four](#Where-this-is-in-the-paper). If you can afford only one, take 0.01, as AugReg's authors did
-# for that network ([its file's
+# [chapter 11](11_transfer.ipynb). Only the rate is left open: the paper tries
+# [four](#Where-this-is-in-the-paper), and our recipe takes 0.03. If you can afford only one, set
+# `lr=0.01`, as AugReg's authors did for that network ([its file's
 # name](https://github.com/huggingface/pytorch-image-models/blob/main/timm/models/vision_transformer.py)
-# says so). Set `lr=0.01` yourself, because the recipe's default is 0.03.
+# says so).
 #
 # ## Will it fit?
 #
@@ -450,9 +450,9 @@ each = "measured, of the data sheet: {:.0%}, compiled {:.0%}"
 print(each.format(*shares))
 
 # %% [markdown]
-# The rest is *predicted*. Suppose every card manages the same share, at our 384 pixels, too, and
-# eight cards are eight times as fast as one. The slower end of each range is without compiling
-# ([chapter 7](07_speed.ipynb)), and the faster end with it.
+# The hours below are *predicted*. Suppose every card manages the same share, at our 384 pixels, too,
+# and eight cards are eight times as fast as one. The slower end of each range is without compiling
+# ([chapter 7](07_speed.ipynb)).
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 to_learn = config.steps * config.batch_size
@@ -474,8 +474,8 @@ for name, count in {"T4": 1, "A100": 1, "H100": 1, "8 H100": 8}.items():
 
 # %% [markdown]
 # A T4 needs the weekend, and the third look comes after 60 to 80 minutes. Eight H100s would be done
-# in less than half an hour, if you can feed them. That's what the last column is about: one core
-# reads [165 photographs a second](#How-long-packing-and-reading-take), so with only sixteen cores,
+# in less than half an hour, if you can feed them. A core reads [165 photographs a
+# second](#How-long-packing-and-reading-take), so with only sixteen of the cores in the last column,
 # eight H100s would mostly wait.
 #
 # You could start tonight, once [ImageNet is in the folder `imagenet`](#Where-ImageNet-hides):
@@ -962,8 +962,8 @@ recorded = {
 }
 for name, words in recorded.items():
     source = results.read(name)
-    print(f"{words}: {source['command']}")
-    print(f"    {source['hardware']}, {source['date']}")
+    print(f"{words} ({source['hardware']}, {source['date']})")
+    print(f"    {source['command']}")
 
 # %% [markdown]
 # ## Where this is in the paper

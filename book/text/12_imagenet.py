@@ -255,8 +255,8 @@ for colours, key in {"-1 to 1": "none", "0 to 1": "pixels_0_1"}.items():
 # So before your run, measure finished weights on ImageNet's test photographs, *with the very
 # code that will feed it*. If you don't get their published accuracy, don't start.
 #
-# Keep this list beside the keyboard. We've provoked each of its mistakes on the waste (the old head
-# in the closed cell above). $K$ is the number of classes; for ImageNet, $\ln K \approx 6.91$.
+# Keep this list beside the keyboard. We've provoked each mistake on the waste (the old head in the
+# closed cell above). $K$ is the number of classes; for ImageNet, $\ln K \approx 6.91$.
 #
 # | when | mistake | what you'd see | the test |
 # |---|---|---|---|
@@ -348,9 +348,9 @@ print("checked: 5 MB more for both ends, so 75: the same as vitedu.budget")
 # ## Rehearse it
 #
 # Now do everything once, but small, with the package's 120 photographs of waste. First comes
-# `vitedu prepare`. A million small files are slow to read one by one, so it packs many of them into
-# one long file, a *shard*. And it *mixes the classes*, or you'd make B's mistake. (For ImageNet, we
-# estimate [two or three hours](#How-long-packing-and-reading-take).)
+# `vitedu prepare`. A million small files are slow to read one by one, so it packs many into one long
+# file, a *shard*. And it *mixes the classes*, or you'd make B's mistake. (For ImageNet, we estimate
+# [two or three hours](#How-long-packing-and-reading-take).)
 
 # %% tags=["hide-input"]
 shutil.copytree(folder_of("trashnet-small"), here / "waste")
@@ -396,14 +396,13 @@ losses = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
 figures.show(*imagenet.rehearsal(losses, math.log(6)))
 
 # %% [markdown]
-# It begins on the line, so the head isn't random. Half-way through the warm-up it's falling, so
-# the labels seem to be right, and the optimizer does move the head. When the warm-up ends, it's
-# far below the line, so the rate isn't too high. Those are your **three looks**. In the real run,
-# they come at steps 1, 250 and 500.
+# It begins on the line, so the head isn't random. Half-way through the warm-up it's falling, so the
+# labels seem right, and the optimizer does move the head. When the warm-up ends, it's far below the
+# line, so the rate isn't too high. Those are your **three looks**. In the real run, they come at
+# steps 1, 250 and 500.
 #
-# Does that work on ImageNet itself? We took a thousandth of it, *one photograph of each
-# class*, and ran the recipe for eight epochs, as in the real run, but with ViT-Ti/16 at 128 pixels
-# and batches of 20.
+# Does that work on ImageNet itself? We took a thousandth of it, *one photograph of each class*, and
+# ran the recipe for eight epochs, with ViT-Ti/16 at 128 pixels and batches of 20.
 
 # %% [markdown] tags=["predict"]
 # After fifty steps, the network has seen each photograph once.

@@ -109,38 +109,35 @@ def epochs(
 ) -> "tuple[Figure, str]":
     """One run's loss, smoothed over a fifth of an epoch, which has `steps`.
 
-    An inset has the first epoch alone.
+    The first epoch is shown again below, enlarged.
     """
-    figure, axes = chart(WIDTH, 3.6)
-    line = {"color": STREAM, "linewidth": 1, "linestyle": "--"}
-    axes.axhline(start, label="knowing nothing", **line)
-    each = range(1, len(losses) + 1)
-    axes.scatter(each, losses, s=5, color=PALE, label="a step")
+    figure, (whole, first) = chart(WIDTH, 5.2, 2, 1)
     width = steps // 5
     pieces = [losses[i : i + width] for i in range(0, len(losses), width)]
     means = [sum(piece) / len(piece) for piece in pieces]
     middles = [width * i + (width + 1) / 2 for i in range(len(pieces))]
-    words = f"mean of {width} steps"
-    axes.plot(middles, means, color=DARK, linewidth=1.8, label=words)
-    look = {"loc": "center right", "bbox_to_anchor": (1, 0.28)}
-    axes.legend(fontsize=11, frameon=False, **look)
-    inset = axes.inset_axes((0.56, 0.5, 0.42, 0.28), facecolor="none")
-    inset.axhline(start, **line)
-    inset.scatter(each[:steps], losses[:steps], s=5, color=PALE)
-    inset.plot(middles[:5], means[:5], color=DARK, linewidth=1.8)
-    inset.set_title("the first epoch", fontsize=11, color=CLASS)
-    inset.tick_params(labelsize=10)
-    bare(inset)
-    axes.axvspan(1, steps, color=CLASS, alpha=0.12, linewidth=0)
-    once = "first epoch: each photograph is new"
-    note(axes, once, (steps, start), (4, 6), color=CLASS)
-    axes.set_ylim(0, 1.15 * start)
-    axes.set_xticks(range(0, len(losses) + 1, steps))
-    axes.grid(axis="x", color=PALE, alpha=0.4)
-    axes.set_xlabel(f"step (an epoch is {steps})", fontsize=12)
-    axes.set_ylabel("loss", fontsize=12)
-    axes.tick_params(labelsize=11)
-    bare(axes)
+    for axes, last in ((whole, len(losses)), (first, steps)):
+        axes.axhline(start, color=STREAM, linewidth=1, linestyle="--")
+        each = range(1, last + 1)
+        axes.scatter(each, losses[:last], s=7, color=PALE)
+        shown = last // width
+        axes.plot(middles[:shown], means[:shown], color=DARK, linewidth=1.8)
+        axes.set_ylabel("loss", fontsize=12)
+        axes.tick_params(labelsize=11)
+        bare(axes)
+    whole.axvspan(1, steps, color=CLASS, alpha=0.12, linewidth=0)
+    whole.set_ylim(0, 1.15 * start)
+    whole.set_xticks(range(0, len(losses) + 1, steps))
+    whole.grid(axis="x", color=PALE, alpha=0.4)
+    right = {"ha": "right", "va": "bottom"}
+    note(whole, "knowing nothing", (len(losses), start), (0, 3), **right)
+    how = f"dots: steps\nline: mean of {width} steps"
+    note(whole, how, (len(losses), 0.55 * start), (0, 0), **right)
+    first.set_title(
+        "the first epoch, enlarged: each photograph is new",
+        **{"fontsize": 11, "color": CLASS},
+    )
+    first.set_xlabel(f"step (an epoch is {steps})", fontsize=12)
     ends = [means[steps // width * (i + 1) - 1] for i in (0, 1)]
     return figure, (
         f"The loss of {len(losses)} steps, with a dashed line at {start:.2f}. "
@@ -184,11 +181,11 @@ def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
     first, second = right[1] / other, unfit[1] / other
     few = f"no class fits: {unfit[0]}, wrong now: {wrong[0]}"
     for x, y, words, ha, va in (
-        (0, -0.36, "right by the one label", "left", above),
+        (0, -0.36, "one label: right", "left", above),
         (1, -0.36, "wrong", "right", above),
-        (0.01, 1.15, "still right", "left", above),
+        (0.01, 1.15, "ReaL: still right", "left", above),
         (part - 0.01, 1.15, few, "right", above),
-        (0.99, 2.65, f"the {other}, enlarged", "right", above),
+        (0.99, 2.65, f"ReaL: the {other}, enlarged", "right", above),
         (first / 2, 3.35, "right\nafter all", "center", below),
         (first + second / 2, 3.35, "no class\nfits", "center", below),
         ((1 + first + second) / 2, 3.35, "still wrong", "center", below),
@@ -242,8 +239,8 @@ def kept() -> "tuple[Figure, str]":
 def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
     """Test accuracy of six tasks: frozen and tuned, an arrow from one to other.
 
-    Small dots are seeds, the pale bar is a classifier of few pixels, and a
-    black mark says how often the most frequent answer is right.
+    The pale bar is a classifier of few pixels, and a black mark says how often
+    the most frequent answer is right.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -271,13 +268,11 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
             for each, (name, color) in zip(
                 ends, STUDENTS.values(), strict=True
             ):
-                seeds = each["per_seed"]
                 look = {"color": color, "linewidths": 0, "zorder": 3}
-                axes.scatter(seeds, [row] * len(seeds), s=20, alpha=0.5, **look)
                 axes.scatter(each["value"], row, s=64, **look)
                 words.append(f"{name} {each['value']:.1f}")
             gain = f"+{means[1] - means[0]:.0f}"
-            right = max(means[1], *ends[1]["per_seed"]), row
+            right = means[1], row
             look = {"va": "center", "weight": "bold", "color": CLASS}
             note(axes, gain, right, (8, 0), **look)
             words.append(f"always the most frequent answer {guess:.0f}")
@@ -291,12 +286,10 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
     axes.tick_params("x", labelsize=11)
     axes.tick_params("y", length=0)
     dot = {"marker": "o", "linestyle": "", "markersize": 8}
-    seed = "one draw of a thousand"
     axes.legend(
         handles=[
             Patch(color=PALE, alpha=0.6, label=f"16 {TIMES} 16 pixels"),
             Line2D([], [], color=DARK, lw=2, label="most frequent answer"),
-            Line2D([], [], color=STREAM, label=seed, **dot | {"markersize": 4}),
             *(
                 Line2D([], [], color=color, label=name, **dot)
                 for name, color in STUDENTS.values()

@@ -558,10 +558,10 @@ with torch.no_grad():
     said = mine(x_test[TWELVE].cpu()).argmax(dim=1)
 
 # %% [markdown]
-# What did it look at? Remember the jar with the label, which was plastic both times. In these maps
-# a patch is bright if much of the answer came from it, by a method that [chapter
-# 15](15_inside.ipynb#What-did-it-look-at?) puts to the test. The first map is of the network
-# before any training on waste, the second of the one that you've just loaded:
+# What did your network look at? Remember the jar with the label, which both networks took for
+# plastic. In these maps a patch is bright if much of the answer came from it, by a method that
+# [chapter 15](15_inside.ipynb#What-did-it-look-at?) puts to the test. The first map is of the
+# network before any training on waste, the second of the one that you've just loaded:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from vitedu.interpret import attention_map
@@ -590,8 +590,8 @@ print("yours says", KINDS[mine(x_test[JAR : JAR + 1]).argmax()])
 print(f"two maps of a photograph: correlation {sum(alike) / 60:.2f} on average")
 
 # %% [markdown]
-# It looks at the label most of all, and the label says little about the jar. But so did the
-# untouched network, and on all sixty photographs the two maps are nearly the same. By this
+# Your network looks at the label most of all, and the label says little about the jar. But so did
+# the untouched network, and on all sixty photographs the two maps are nearly the same. By this
 # measure, training has changed what the network says, and hardly where it looks.
 #
 # Now fetch your answers! Two networks sort the same twelve photographs, and neither has been

@@ -91,12 +91,12 @@ for kind, name in enumerate(KINDS):
 #
 # ## First, train nothing
 #
-# The cheapest idea is to leave the network alone and only cut off its head. What's left
-# turns each photograph into 192 numbers, its *features*. On those you train a linear
-# classifier, which takes a second once every photograph has gone through the network. (The
-# package's `linear_probe` does it, with a penalty on large weights.)
+# The cheapest idea is to leave the network alone and only replace its head. Without a head, the
+# network turns each photograph into 192 numbers, its *features*. On those you train a linear
+# classifier with the package's `linear_probe`, which takes a second once every photograph has gone
+# through the network.
 #
-# We have sixty more photographs to learn from, again ten of each kind.
+# To learn from, we have sixty more photographs, again ten of each kind.
 
 # %% tags=["nbval-ignore-output"]
 known = features(real, waste.train)  # (60, 192), and their labels
@@ -107,14 +107,14 @@ right = (before.argmax(dim=1) == unseen.labels).sum().item()
 print(f"{right} of 60, where guessing gives 10")
 
 # %% [markdown]
-# Seven out of ten, and only the head has seen any waste. Much of what it takes to tell these
-# materials apart was in the network all along, though nobody had asked for it. And that's
+# Seven out of ten, although only the head has learned anything about waste. Much of what it takes
+# to tell these materials apart was in the network all along, but nobody had asked for it. So 42 is
 # the number to beat: if training all 5.5 million weights doesn't do better, why bother?
 #
 # ## A head of zeros
 #
 # Now the whole network. We load the trained weights into your class from chapter 4, then
-# swap its head for a new one, with six outputs and all weights zero:
+# swap its head for a new one, with six outputs, all its weights and biases zero:
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("head"))
@@ -149,19 +149,21 @@ for name, model in {"zeros": zeros, "random": random}.items():
 # %% [markdown]
 # Equal logits give each class a sixth, and $-\ln\frac16 = \ln 6$.
 #
-# A gradient reaches the layers below by being multiplied by the head's weights. With zeros,
-# nothing gets through: only two of the 152 tensors have a gradient, the head's weights and
-# its biases. So the head takes the first step, and the trained weights wait. A random head
-# would move them all at once. The paper starts from zeros ([Dosovitskiy et al.
-# 2021](https://arxiv.org/abs/2010.11929)), and we'll soon see what that's worth.
+# On its way down to the other layers, a gradient is multiplied by the head's weights. While these
+# are zero, nothing gets through: only two of the 152 tensors have a gradient, the head's weights
+# and its biases. So the head takes the first step alone, and the trained weights wait. A random
+# head would move them all at once, although it knows nothing yet. The paper starts from zeros
+# ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)), and we'll soon see what that's
+# worth.
 #
 # ## A heavy ball on a leash
 #
-# Two changes to the step, and we can train. Chapter 5 used AdamW, which gives every weight
-# steps of about the same length, however small its gradient. Trained weights may want the
-# opposite: where the gradient is tiny, a tiny step. Plain gradient descent does that.
+# Chapter 5 used AdamW, which gives every weight steps of about the same length, however small its
+# gradient. But our weights are trained already, so a tiny gradient may well mean that a weight is
+# fine where it is. Plain gradient descent respects that: where the gradient is tiny, so is the
+# step. The paper uses it with two additions.
 #
-# The paper adds *momentum*. Imagine a heavy ball rolling downhill: each batch gives it a
+# The first is *momentum*. Imagine a heavy ball rolling downhill: each batch gives it a
 # push, and from one step to the next it keeps nine tenths of its speed. Push it three times
 # with 1, and its speed is 1, then $0.9 + 1 = 1.9$, then 2.71.
 #
@@ -181,14 +183,14 @@ for name, gradients in cases.items():
 figures.show(*transfer.momentum(cases, rolling))
 
 # %% [markdown]
-# What batches agree on adds up, though not forever: at $v = 10$ the ball loses 1 in every
-# step, and the next push only makes up for it. What they disagree on mostly cancels: the
-# velocity never gets beyond a single push.
+# When the batches agree, the velocity grows, but not forever: at $v = 10$ the ball loses a tenth
+# of its speed in every step, and the next push only makes up for that. When the batches disagree,
+# their pushes mostly cancel, and the velocity never gets beyond a single push.
 #
-# And the leash? In plain gradient descent, unlike in AdamW, a huge gradient makes a huge
-# step. So take the gradients of all the weight tensors as *one* long vector, and if it's
-# longer than 1, shrink it to length 1. It keeps its direction. That's *clipping* ([Pascanu et
-# al. 2013](https://arxiv.org/abs/1211.5063)):
+# The second addition is the leash. In plain gradient descent a huge gradient makes a huge step,
+# and we don't want that with weights that took so long to train. So we take the gradients of all
+# the weight tensors as *one* long vector. If it's longer than 1, we shrink it to length 1, and it
+# keeps its direction. That's *clipping* ([Pascanu et al. 2013](https://arxiv.org/abs/1211.5063)):
 
 # %% tags=["hide-input"]
 figures.show(*transfer.clipping([0.6, 3]))
@@ -262,11 +264,11 @@ print("check: six steps give the weights of the package's own step")
 # %% [markdown]
 # ## Never the same photograph twice
 #
-# Show a network the same sixty photographs again and again, and it learns them by heart. To
-# make that harder, we never show it quite the same picture twice. Each time, we cut out a
-# random box of at least three tenths of the area, stretch it to a square of 224 pixels, and
-# toss a coin to decide whether to mirror it. Here are two photographs with the boxes of three
-# epochs, and what they cut out (M: mirrored):
+# Show a network the same sixty photographs again and again, and it learns them by heart. To make
+# that harder, we never show it quite the same picture twice. Each time, we cut out a random box of
+# at least three tenths of the area, stretch it to a square of 224 pixels, and toss a coin to
+# decide whether to mirror it. Here are two photographs. The left column has the boxes of three
+# epochs, and beside it is what each box cut out (M means mirrored):
 
 # %% tags=["hide-input"]
 from vitedu.data.augment.augment import BOX, GEOMETRY
@@ -300,7 +302,7 @@ figures.show(
 
 # %% [markdown]
 # A mirrored can is still a can. (Not so with the digits of chapter 5: a mirrored 3 isn't a 3.)
-# In code it's one more argument. `views` makes new cuts in every epoch:
+# In code, all this is the argument `augment`, and `views` makes new cuts in every epoch:
 
 # %%
 views = ImageSource(
@@ -355,16 +357,14 @@ print(f"in {longer:.0%} of the steps the gradient was clipped")
 figures.show(*transfer.run(losses, lengths))
 
 # %% [markdown]
-# That took minutes, and it's two fewer than the linear classifier got in seconds! (Two of sixty is
-# a tie, by chapter 5's rule.) Yet the loss is nearly zero: the network seems to know its own sixty
-# by heart.
+# That took minutes, and we've gained nothing! It's two fewer than the linear classifier got in
+# seconds, and by chapter 5's rule two of sixty is a tie. Yet the loss is nearly zero: the network
+# seems to know the photographs that it learned from by heart.
 #
-# (The lower curve shows the leash at work: it shortens most of the gradients.)
-#
-# Did training at least change *which* answers are right? Here are six of the sixty: two that
-# it mended on the left, two that it spoiled in the middle, and on the right two that are wrong
-# both times. Above each is its kind, and below it what the linear classifier on the untouched
-# network said (call it *frozen*), and what the tuned network says:
+# Did training at least change *which* answers are right? Here are six of the sixty: on the left
+# two that it mended, in the middle two that it spoiled, and on the right two that are wrong both
+# times. Above each photograph is its kind. Below it are two answers: *frozen* is the linear
+# classifier on the untouched network, and *tuned* is the network that you've just trained.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 with torch.no_grad():
@@ -382,18 +382,20 @@ titles = [KINDS[unseen.labels[i]] for i in six]
 figures.show(*transfer.answers(pixels[six], titles, said))
 
 # %% [markdown]
-# Only six of sixty changed sides, four of them for the worse: an apple core is metal now. On
-# the two jars, the network isn't any wiser, only surer.
+# Only six of the sixty changed sides, four of them for the worse: the apple core is metal now. And
+# about the two glass jars, the network isn't any wiser, only surer.
 #
-# ## What decides?
+# ## Was it worth the trouble?
 #
-# A head of zeros, momentum, 5.5 million weights: was any of that worth the trouble? Sixty test
-# photographs are too few to tell. TrashNet's authors set aside 431 for testing, and another
-# 328, the validation part, to choose settings by.
+# A head of zeros, momentum, 5.5 million weights: did any of that help? Sixty test photographs are
+# too few to tell. Fortunately, TrashNet's authors set aside 431 for testing, and others for
+# choosing settings, the *validation part*.
 #
-# So we trained on the same sixty as you, with three seeds, and changed one thing at a time (for
-# AdamW, the rate as well). Every run gets all of its own sixty right, so only the 431 can tell
-# the runs apart:
+# So we trained again on your sixty photographs, with three seeds: once with your step, once with a
+# random head, and once with AdamW. All runs have twelve epochs and the same warm-up. Momentum and
+# AdamW need rates of very different sizes, so for each of them we tried several and kept the one
+# that did best on the validation part. In the end, every run got all the photographs right that it
+# had learned from. Only the 431 can tell the runs apart:
 
 # %% tags=["hide-input"]
 record = results.read("trashnet-finetune")["metrics"]
@@ -411,11 +413,11 @@ for way in ways.values():  # all of them know their sixty
 assert (probe.logits(known.features).argmax(1) == known.labels).all()
 
 # %% [markdown]
-# AdamW costs you six points, although it and momentum each had the rate that did best on the
-# validation part. A random head costs you eight, at the same rate as yours. (Another rate may
-# suit it better: we didn't try.) Why? The [second reading](#Who-moves-first) watches both heads.
+# AdamW costs you six points, and a random head costs you eight. The random head had the same rate
+# as yours, and we didn't try whether another one suits it better. Why does it do so much harm? The
+# [second reading](#Who-moves-first) watches both heads.
 #
-# And then there's the last row. A head on the untouched network is level with the best of them:
+# And then there's the last row. A linear head on the untouched network is as good as your step:
 # the difference is three photographs! Perhaps the network already sees so much that ten
 # photographs of each kind mostly tell it what you care about.
 #
@@ -459,10 +461,11 @@ for what, share in {"frozen features": alone, "all weights": whole}.items():
 print("all weights, seed by seed:", *(f"{each:.1f}%" for each in seeds))
 
 # %% [markdown]
-# There it is! More than half of the mistakes are gone (just under half, with the unluckiest
-# seed). The network could see already, and five epochs showed it what to look for. On your own
-# photographs, don't expect quite as much: some of these test photographs show an object that's
-# among the training photographs, too ([second reading](#The-same-bottle-twice)).
+# There it is! On average over three seeds, more than half of the mistakes are gone (with the
+# unluckiest seed, just under half). The network could see already, and five epochs showed it what
+# to look for. On your own photographs, don't expect quite as much: some of these test photographs
+# show an object that's among the training photographs, too ([second
+# reading](#The-same-bottle-twice)).
 #
 # So begin with frozen features, and if you have well over a thousand photographs, try training
 # all the weights. (We've measured 60 and 1,768, and nothing in between.)
@@ -493,24 +496,24 @@ for _ in range(3):
     print(f"{loss:.4f}")
 
 # %% [markdown]
-# The same, and there was no error! The optimizer only moves the weights that it was given, and
-# it was given the *old* head. The new one never moves. And since it's all zeros, no gradient
-# gets past it, so nothing else moves either.
+# The same, and there was no error! The optimizer only moves the weights that it was given, and it
+# was given the *old* head, so the new head never moves. And since the new head is all zeros, no
+# gradient gets past it, so nothing else moves either.
 #
 # > **Remember.** Replace the head first, then make the optimizer. And watch the first three
-# > losses: they begin at $\ln$ of the number of classes, and the third must differ, if only in its
-# > last digits. (Three, because a warm-up begins with a rate of 0, so the first step changes
-# > nothing.)
+# > losses: the first is $\ln$ of the number of classes, and the third must differ from it, if
+# > only in its last digits. (The second needn't, because a warm-up begins with a rate of 0, so
+# > the first step changes nothing.)
 #
 # ## Your own things
 #
-# Now yours: make a folder for each class, with ten or more photographs in it, and put these
-# folders into one called `mine`. The command below holds out a fifth of every class to test
+# Now it's your turn. Make a folder for each class, with ten or more photographs in it, and put
+# these folders into one called `mine`. The command below holds out a fifth of every class to test
 # on.
 #
-# If you have none yet, use ours: a hidden cell has put our sixty into `mine/train` and the
-# sixty to test on into `mine/val`. (You can split yours like that, too.) `shell` runs a command
-# as your terminal would:
+# If you have no photographs yet, use ours: a hidden cell has put the sixty to learn from into
+# `mine/train` and the sixty to test on into `mine/val`. `shell` runs a command as your terminal
+# would:
 
 # %% tags=["hide-input"]
 import io
@@ -546,7 +549,8 @@ shell(run, after="step")
 
 # %% [markdown]
 # That's your own step again, behind one line. Open `report.html`: it shows the photographs that
-# the network is most wrong about, and where its attention went. The network is in that folder, too:
+# the network is most wrong about, and where its attention went. The network is in the same folder,
+# and `vitedu.load` brings it back:
 
 # %%
 mine = vitedu.load(here / "run", image_size=224)
@@ -554,6 +558,42 @@ with torch.no_grad():
     said = mine(x_test[TWELVE].cpu()).argmax(dim=1)
 
 # %% [markdown]
+# What did your network look at? Remember the jar with the label, which both networks took for
+# plastic. In these maps a patch is bright if much of the answer came from it, by a method that
+# [chapter 15](15_inside.ipynb#What-did-it-look-at?) puts to the test. The first map is of the
+# network before any training on waste, the second of the one that you've just loaded:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+from vitedu.interpret import attention_map
+
+JAR = 10  # among the sixty
+with torch.no_grad():
+    looked = {
+        name: 100 * attention_map(model.to(device), x_test).cpu()
+        for name, model in {"untouched": real, "yours": mine}.items()
+    }
+pairs = zip(*(maps.flatten(1) for maps in looked.values()))
+alike = [torch.corrcoef(torch.stack(pair))[0, 1].item() for pair in pairs]
+words = (
+    "The jar, and two maps of where the answer came from, before and after "
+    "training. In both, the brightest patches are on its label."
+)
+figures.show(
+    *photos.maps(
+        pixels[JAR],
+        {name: maps[JAR] for name, maps in looked.items()},
+        "share of the answer, in percent",
+        words,
+    )
+)
+print("yours says", KINDS[mine(x_test[JAR : JAR + 1]).argmax()])
+print(f"two maps of a photograph: correlation {sum(alike) / 60:.2f} on average")
+
+# %% [markdown]
+# Your network looks at the label most of all, and the label says little about the jar. But so did
+# the untouched network, and on all sixty photographs the two maps are nearly the same. By this
+# measure, training has changed what the network says, and hardly where it looks.
+#
 # Now fetch your answers! Two networks sort the same twelve photographs, and neither has been
 # trained on them. You've just trained the first, on ten of each kind. The second took your step
 # on all 1,768. (We ran it beforehand.)
@@ -705,9 +745,10 @@ for name in ("probe", "nearest"):
 #
 # ### Slower at the bottom
 #
-# With *layer decay*, each block learns at, say, three quarters of the rate of the block above
-# it. The authors of [MAE](https://arxiv.org/abs/2111.06377) do that, with AdamW. In one line
-# it's `vitedu train finetune data=mine optimizer=adamw lr=1e-4 layer_decay=0.75`. We haven't
+# With *layer decay*, each block learns at, say, three quarters of the rate of the block above it.
+# The authors of [MAE](https://arxiv.org/abs/2111.06377) do that, with AdamW; for ViT-L, their code
+# trains for 50 epochs, five of them warm-up, with a weight decay of 0.05. In one line, the decay
+# is `vitedu train finetune data=mine optimizer=adamw lr=1e-4 layer_decay=0.75`. We haven't
 # measured what it brings. (Left to itself, our network did the opposite: the last blocks moved
 # least, says [solution 5](#Solutions).)
 #
@@ -715,10 +756,10 @@ for name in ("probe", "nearest"):
 #
 # Many tutorials fine-tune on [PyTorch's ants and
 # bees](https://docs.pytorch.org/tutorials/beginner/transfer_learning_tutorial.html), 244
-# photographs to learn from and 153 to test on. Ours gets 97% there (`vitedu train ants-bees`).
-# But before any training, looking only at the logits of *ant* and *bee*, it gets 97%, too:
-# the set is a part of ImageNet, and both words are among its thousand. If you test transfer,
-# take classes that the network has no words for.
+# photographs to learn from and 153 to test on. Ours gets 97% there (`vitedu train ants-bees`). But
+# before any training, looking only at the logits of *ant* and *bee*, it gets 97%, too: the set is
+# a part of ImageNet, and both words are among its thousand. If you test transfer, take classes
+# that the network has no words for.
 #
 # ## Where this is in the paper
 #
@@ -818,9 +859,9 @@ print("the head has not moved:", bool((model.head.weight == head).all()))
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# The next cell compares them. Most blocks have moved by about 0.2% of their size, the last three by
-# half to two thirds of that. That's a short way, and yet far enough to learn sixty photographs by
-# heart.
+# The next cell compares them. Most blocks have moved by about 0.2% of their size, the last three
+# by half to two thirds of that. That's a short way, and yet far enough to learn sixty photographs
+# by heart.
 #
 # </details>
 

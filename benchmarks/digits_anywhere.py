@@ -11,6 +11,12 @@ digits, learning from 2,500. Trainings are on a GPU if there is one, and each is
 kept in `runs/digits-anywhere`; several processes share the work.
 `vitedu/results/digits-anywhere.json` has the rows whose three seeds are there,
 with the mean map of each; with --rates what the rates reached, n = 1.
+
+With --corner: does what a network has learned of nine digits at all places help
+with the tenth? In each of three runs, 25,000 digits are put anywhere, but those
+of one kind only at the 4 x 4 places in the upper left corner; then each kind is
+read at each place.
+`vitedu/results/digits-one-in-the-corner.json` has the three runs' mean.
 """
 
 import argparse
@@ -45,6 +51,8 @@ STEPS, BATCH = 4_000, 512
 NUM_TEST, CHOOSING = 1_000, 2_500
 RATES = (2e-3, 4e-3, 1e-3)
 PLACES = 15  # in a row, and in a column
+CORNER = 4  # places in a row that a digit of one kind is kept to
+CORNERED = (2, 5, 8)  # which kind, in the three runs
 
 
 def vit() -> nn.Module:
@@ -106,8 +114,12 @@ def train(
     labels: Tensor,
     lr: float,
     seed: int,
+    cornered: int | None = None,
 ) -> None:
-    """AdamW with warm-up and cosine on sheets that are new at each step."""
+    """AdamW with warm-up and cosine on sheets that are new at each step.
+
+    Digits with the label `cornered` are only put near the upper left corner.
+    """
     model.train()
     rate = torch.tensor(0.0, device=DEVICE)
     optimizer = torch.optim.AdamW(
@@ -123,6 +135,11 @@ def train(
 
     def gradients_and_step() -> None:
         which, rows, columns = now
+        if cornered is not None:
+            near = labels[which] == cornered
+            rows, columns = (
+                torch.where(near, x % CORNER, x) for x in (rows, columns)
+            )
         logits = model(at(images[which], rows, columns))
         F.cross_entropy(logits, labels[which]).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -168,6 +185,84 @@ def trained(
         "train": known.mean().item(),
         "map": [[round(x, 2) for x in row] for row in new.tolist()],
     }
+
+
+def cornered(network: str, lr: float, seed: int) -> dict[str, Any]:
+    """The map of a kind of digits kept to the corner, and the others' map."""
+    torch.manual_seed(seed)
+    model = NETWORKS[network]().to(DEVICE)
+    kind = CORNERED[seed]
+    train(model, *digits()["learn"], lr, seed, kind)
+    model.eval()
+    maps = {}
+    for part in ("test", "learn"):
+        images, labels = (x[:NUM_TEST] for x in digits()[part])
+        for name, rows in (
+            ("kind", labels == kind),
+            ("others", labels != kind),
+        ):
+            maps[f"{part} {name}"] = reading(model, images[rows], labels[rows])
+    return {name: found.tolist() for name, found in maps.items()}
+
+
+def elsewhere(maps: list[list[float]]) -> float:
+    """The mean of the places outside of the corner."""
+    outside = torch.ones(PLACES, PLACES, dtype=torch.bool)
+    outside[:CORNER, :CORNER] = False
+    return torch.tensor(maps)[outside].mean().item()
+
+
+def record_corner() -> bool:
+    """Measure and record what nobody else is at; whether all of it is there."""
+    known = results.read("digits-anywhere")["metrics"]
+    metrics, parts = {}, []
+    for network in NETWORKS:
+        lr = known[f"{network}-{max(SIZES)}"]["lr"]
+        runs = [
+            kept_with_time(
+                RUNS / f"corner-{network}-{seed}.json",
+                partial(cornered, network, lr, seed),
+                DEVICE,
+            )
+            for seed in SEEDS
+        ]
+        if None in runs:
+            continue
+        parts += runs
+        found = [run["found"] for run in runs]
+        kinds = torch.tensor([each["test kind"] for each in found])
+        metrics[network] = {
+            "value": statistics.mean(
+                elsewhere(each["test kind"]) for each in found
+            ),
+            "unit": "percent of digits of a kind seen only in the corner, the "
+            "mean of all other places",
+            "per_seed": [elsewhere(each["test kind"]) for each in found],
+            "corner": kinds[:, :CORNER, :CORNER].mean().item(),
+            "others": statistics.mean(
+                elsewhere(each["test others"]) for each in found
+            ),
+            "train": statistics.mean(
+                elsewhere(each["learn kind"]) for each in found
+            ),
+            "train_others": statistics.mean(
+                elsewhere(each["learn others"]) for each in found
+            ),
+            "map": [
+                [round(x, 1) for x in row] for row in kinds.mean(0).tolist()
+            ],
+            "lr": lr,
+        }
+    if metrics:
+        write(
+            "digits-one-in-the-corner",
+            "python benchmarks/digits_anywhere.py --corner",
+            metrics,
+            parts,
+            f"digits of one kind, {CORNERED} in the three runs, are put only "
+            f"at {CORNER} x {CORNER} places; rates as in digits-anywhere",
+        )
+    return len(metrics) == len(NETWORKS)
 
 
 def rates_of(network: str) -> dict[float, dict[str, Any]] | None:
@@ -249,13 +344,36 @@ def metric(
 
 
 def record(metrics: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-    """Write the rows that are there, by the machine that measured them."""
-    everything = [read(path) for path in RUNS.glob("*.json")]
-    command = "python benchmarks/digits_anywhere.py"
+    """Write the rows that are there, and the time of all that is kept."""
+    everything = [
+        read(path)
+        for path in RUNS.glob("*.json")
+        if not path.stem.startswith("corner")
+    ]
+    write(
+        TARGET.stem,
+        "python benchmarks/digits_anywhere.py",
+        metrics,
+        parts,
+        "maps are means of the seeds; rows without seeds are the best of the "
+        "rates, seed 0, on digits held out",
+        seconds=sum(each["seconds"] for each in everything),
+    )
+
+
+def write(
+    name: str,
+    command: str,
+    metrics: dict[str, Any],
+    parts: list[dict[str, Any]],
+    notes: str,
+    seconds: float | None = None,
+) -> None:
+    """A result, by the machine that measured its parts."""
+    if seconds is None:
+        seconds = sum(each["seconds"] for each in parts)
     result = {
-        **result_fields(
-            TARGET.stem, command, sum(each["seconds"] for each in everything)
-        ),
+        **result_fields(name, command, seconds),
         **{x: parts[0][x] for x in ("hardware", "versions", "commit")},
         "config": {"steps": STEPS, "batch_size": BATCH, "warmup": 0.1},
         "metrics": metrics,
@@ -266,12 +384,11 @@ def record(metrics: dict[str, Any], parts: list[dict[str, Any]]) -> None:
             "num_train": max(SIZES),
             "num_test": NUM_TEST,
         },
-        "notes": "maps are means of the seeds; rows without seeds are the best "
-        "of the rates, seed 0, on digits held out",
+        "notes": notes,
     }
     if "NVIDIA" in result["hardware"]:
         result["tier"] = "gpu"
-    results.write(TARGET, result)
+    results.write(TARGET.with_stem(name), result)
 
 
 def record_rates() -> None:
@@ -290,12 +407,15 @@ def main() -> None:
     """Measure and record until all rows are whole."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", action="store_true", help="only record them")
+    parser.add_argument(
+        "--corner", action="store_true", help="one kind is kept to a corner"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.rates:
         record_rates()
         return
-    while not work():
+    while not (record_corner() if options.corner else work()):
         time.sleep(2)
 
 

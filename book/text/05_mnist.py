@@ -90,7 +90,7 @@ def tiny(seed=0):
     """7,850 weights; the seed decides their first values."""
     torch.manual_seed(seed)
     sizes = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_dim": 64}
-    return ViT(28, 7, 1, 10, **sizes).to(device)
+    return ViT(28, 7, 1, 10, **sizes).to(device)  # a GPU, if you have one
 
 
 def tutorial(model, images, labels, epochs, lr):
@@ -140,16 +140,17 @@ wild = try_rate(0.1)
 #
 # ## One step
 #
-# Let's slow that loop down. Each turn does four things.
+# Let's slow that loop down. Each turn does four things. (`zero_grad` only clears the last turn's
+# gradients.)
 
 # %% tags=["hide-input"]
 figures.show(*mnist.training_loop())
 
 
 # %% [markdown]
-# The loss $\ell$ of an image is small when $p_y$, the probability that the network gives to the
-# true label $y$, is close to one. The gradient $g$ says for every weight $w$ how fast the loss
-# would rise if that weight grew, so the step moves each weight the other way.
+# The loss $\ell = -\ln p_y$ of an image is small when $p_y$, the probability that the network gives
+# to the true label $y$, is close to one. The gradient $g$ says for every weight $w$ how fast the
+# loss would rise if that weight grew, so the step moves each weight the other way.
 
 
 # %% tags=["teaches"]
@@ -164,17 +165,19 @@ def train_step(model, optimizer, images, labels):
 
 # %% [markdown]
 # In plain gradient descent, a step moves a weight by the learning rate times its gradient. Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)), on which AdamW is built, keeps [two
-# running means](#Adam-in-four-lines) for each weight: $\hat m$ of its recent gradients, and $\hat
-# v$ of their squares. Then it takes this step, where $\eta$ is the learning rate:
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)), on which AdamW is built, keeps two
+# running means for each weight: $\hat m$ of its recent gradients, and $\hat v$ of their squares.
+# (The hats mark [a correction](#Adam-in-four-lines) for the first steps.) Then it takes this step,
+# where $\eta$ is the learning rate:
 #
 # $$ w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v}} $$
 #
 # In the very first step, both are means of a single gradient: $\hat m = g$ and $\hat v = g^2$.
 
 # %% [markdown] tags=["predict"]
-# Take a pencil: two weights of the head have the gradients $g = 0.1$ and $g = 0.0005$, and the
-# learning rate is $\eta = 0.001$. **How far does the weight with the gradient 0.0005 move?**
+# Pencil and paper: all weights of the head start at zero, and two of them have gradients of $0.1$
+# and $0.0005$. The learning rate is $\eta = 0.001$. **How far does the weight with the gradient
+# 0.0005 move?**
 
 # %% tags=["nbval-ignore-output"]
 model = tiny()
@@ -200,8 +203,8 @@ print("every weight of the head moved by the learning rate")
 # because $g / \sqrt{g^2}$ is plus or minus one. Adam's first step keeps the direction of the
 # gradient and throws its size away.
 #
-# So with Adam the learning rate is a *length*: roughly how far each weight may walk in a step.
-# How far did the weights get in our epoch?
+# With Adam, then, the learning rate is a *length*: roughly how far each weight moves in a step. How
+# far did the weights get in our epoch?
 
 # %% tags=["nbval-ignore-output"]
 weights = nn.utils.parameters_to_vector  # all 7,850 in one row
@@ -212,9 +215,12 @@ for lr, each in {0.001: slow, 0.01: fast}.items():
     print(f"rate {lr:<10} mean distance moved  {way.mean():.2f}")
 
 # %% [markdown]
-# At the default rate, the weights have moved by only a third of their own size, so the first run
-# was probably still on its way. Or is there a bug? A test takes two seconds: give a fresh network
-# the *same* 64 digits again and again. It should soon know them by heart.
+# Hundreds of steps could have gone much further, but many go back and forth and cancel. At the
+# default rate, the weights have moved by only a third of their own size, so the first run was
+# probably still on its way.
+#
+# Or is there a bug? A test takes two seconds: give a fresh network the *same* 64 digits again and
+# again. It should soon know them by heart.
 
 # %% tags=["nbval-ignore-output"]
 tested, same = tiny(), []
@@ -235,7 +241,7 @@ print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
 # by its own size, so its steps don't shrink as it gets nearer.
 #
 # Here's a toy: two hundred weights, and the best place for each is 0, the red line. A weight's
-# gradient is its distance from 0, plus random noise.
+# gradient is its distance from 0, plus random noise, and Adam takes the steps.
 
 # %% tags=["hide-input"]
 walks = {"constant": [], "falling": []}
@@ -324,17 +330,14 @@ settled = try_rate(0.01, loop=train)
 #
 # ## Which rate?
 #
-# Let's try five rates, for two epochs each (`SHORT`). But not on the test images: if you try twenty
-# settings there and report the best, part of its lead is luck. So we choose on the held-out digits,
-# the *validation set*, and the test set stays fresh.
+# Let's try five rates, for two epochs each (`SHORT`). If you tried twenty settings on the test
+# images and reported the best, part of its lead would be luck. That's why we choose on the held-out
+# digits, the *validation set*, and keep the test set fresh.
 #
 # *Accuracy* is the share of images whose true class has the largest of the head's ten numbers, the
-# *logits*. So count the right answers over all batches, and divide once.
-#
-# Don't average the accuracies of the batches instead: the last batch is usually smaller, and would
-# count as much as a full one. Nothing warns you. In a popular course, [a network that very likely
-# never looked](#Three-networks-that-never-look) at its photographs seemed to get more than half of
-# them right.
+# *logits*. Count the right answers over all batches, and divide once. Don't average the accuracies
+# of the batches instead: the last batch is usually smaller, but it would count as much as a full
+# one. ([A popular course](#Three-networks-that-never-look) does just that.)
 
 
 # %% tags=["teaches"]
@@ -366,17 +369,18 @@ figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
 # PyTorch's default makes more than twice the mistakes of the best rate. At the bottom, the curve is
-# so flat that one run each can't tell neighbours apart, and on the right there's a cliff. (Your
-# numbers may differ, and a lot at the cliff.)
+# so flat that one run each can't tell neighbours apart. On the right there's a cliff.
 #
 # We take 0.01, because it's further from the cliff than 0.03. For your own network, keep the method
 # and not the number: five short runs, with rates about a factor of three apart.
 #
-# And what does the warm-up do? Here's 0.03 with and without it, for three seeds each. A *seed*
-# decides the first weights and the order of the images:
+# With 5.5% mistakes against 8, your ViT is past the linear layer already. By how much can you win?
+#
+# First, though, what does the warm-up do? Here's 0.03 with and without it, for three seeds each
+# (`SEEDS`). A *seed* decides the first weights and the order of the images:
 
 # %% tags=["nbval-ignore-output"]
-fall = partial(train, warmup=0.0)
+fall = partial(train, warmup=0.0)  # the same, with no warm-up
 for name, loop in {"with": train, "without": fall}.items():
     found = [climb(seed, 0.03, loop) for seed in SEEDS]
     print(f"{name:7} warm-up:", ", ".join(f"{each:.1f}%" for each in found))
@@ -384,7 +388,8 @@ for name, loop in {"with": train, "without": fall}.items():
 
 # %% [markdown]
 # Without the warm-up, you get about two to six times the mistakes, and every seed ends somewhere
-# else. A single run would have told you none of that.
+# else. Any one pair of runs tells you that the warm-up helps here, but not how much of a run is
+# luck.
 #
 # ## Better, or lucky?
 #
@@ -440,14 +445,15 @@ figures.show(*mnist.ladder(rungs, found))
 
 
 # %% [markdown]
-# Each grey dot is a seed, and the upright mark is their mean. Other seeds would have given
-# another mean. How far off is ours, typically? That's the *standard error*: the standard
-# deviation of the runs, divided by the square root of their number. It's the whisker, and the
-# number after the ±.
+# Each grey dot is a seed, and the upright mark is their mean. How far off is it, typically? That's
+# the *standard error*: the standard deviation of the runs, divided by the square root of their
+# number. It's the whisker, and the number after the ±.
 #
-# Is a rung better than the rung above it? The difference of their means is the gain. Both means
-# have an error, so the gain has one, too: square the two errors, add, and take the root. (Our rungs
-# share their seeds, so that's only approximate.)
+# (The first rung is better than 0.001 was in our five runs, where the rate [also
+# fell](#When-falling-hurts).)
+#
+# Is a rung better than the rung above it? The difference of their means is the gain. For the error
+# of the gain, square both errors, add, and take the root.
 #
 # > **Rule of thumb.** Change one thing, use several seeds, and divide the difference by
 # > its error. Below 2, it's no result. From 2 to 3, it's a hint. Above 3, it's a result.
@@ -484,11 +490,11 @@ figures.show(
 )
 
 # %% [markdown]
-# It's a hint. The gain of 0.9 has the error $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
-# two and a half times its error: the third hollow circle.
+# It's a hint: the gain of 0.9 has an error of $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
+# two and a half times its error.
 #
-# The full circles are the same ladder with [twenty seeds](#Twenty-seeds). Now the pixels are a
-# result, and the shifts still aren't one.
+# In the picture, the hollow circles are our three seeds. The full ones come from a record of
+# [twenty seeds](#Twenty-seeds): there the pixels are a result, and the shifts still aren't.
 #
 # ## Fifteen epochs
 #
@@ -535,15 +541,9 @@ figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
 # The constant rate starts out ahead. Then the rate sinks, and the red curve leaves the grey one
 # behind: on fresh digits, the constant run makes nearly twice the mistakes.
 #
-# ## The luck of the images
-#
-# On fresh digits, the shifts seem to have gained you a third of a percent. But seeds aren't the
-# only luck: with other held-out digits, both numbers could easily be [a tenth of a
-# percent](#A-tenth-of-a-percent) higher or lower.
-#
-# Both networks read the *same* images, though, so we can pair their answers. Images that both get
-# right, or both get wrong, can't tell you who's better. What counts are the $a$ images that only
-# the first network gets right, and the $b$ images that only the second does.
+# And the shifts? On fresh digits, they gained you a third of a percent. To see whether that's luck,
+# count the images that only one of the two networks gets right: $a$ without shifts, and $b$ with
+# them.
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -557,19 +557,20 @@ print(f"right only without shifts: {a}, right only with them: {b}")
 print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
+figures.show(*mnist.toss(a, b, "the shifted network"))
 
 # %% [markdown]
-# If the two networks were equally good, each of these images would be a coin toss, and the
-# difference $b - a$ would have the standard error $\sqrt{a + b}$, here 15. So the border between
-# the two groups would nearly always fall into the shaded band: a difference of at most two errors.
+# If both networks were equally good, each of these images would be a coin toss that adds 1 to the
+# lead $b - a$ or takes 1 away. After $n$ tosses you're typically about $\sqrt{n}$ away from 0, so
+# the lead has a standard error of $\sqrt{a + b}$, here 15.
 #
-# Your border is just outside, so that's a hint, but for this pair of runs only: coin tosses don't
-# count the luck of the seeds. We keep the shifts all the same, because they cost no weights.
+# Your lead of 35 is just over two errors: a hint, and only for this pair of runs. We keep the
+# shifts, because they cost no weights.
 #
 # ## The duel
 #
-# All choices are made, so we may open the test set.
+# All choices are made, so we may open the test set. (We took one shortcut: the rate comes from runs
+# of two epochs, before we centred the pixels.)
 
 # %% tags=["nbval-ignore-output"]
 model = finished["shifted"]
@@ -587,7 +588,7 @@ print("no lazy network, and it was trained")
 
 # %% [markdown]
 # That's a single run, but an honest number, because you chose nothing on these images. The linear
-# layer gets the same pixels, shifts and epochs, and its rate is chosen the same way.
+# layer gets the same pixels, shifts and epochs, and its rate comes from five short runs, too.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 for lr in by_rate:
@@ -656,16 +657,17 @@ notes = {"ViT, the tutorial's way": "60,000 images,\nmean of 3 runs"}
 figures.show(*mnist.duel(misread, notes))
 
 # %% [markdown]
-# Fewer than half! By the coin toss, the difference has an error of at most $\sqrt{186 + 79} \approx
-# 16$ digits, so for this pair of runs it's a result.
+# Fewer than half! That's a lead of 107 digits. Its error is at most $\sqrt{79 + 186} \approx 16$,
+# because $a$ and $b$ can't be more than each network's mistakes. For this pair of runs, it's a
+# result.
 #
 # The convolutions don't have to learn that a stroke is the same stroke one pixel further along,
 # because they're built that way. Your ViT has to learn that from examples.
 #
-# The second bar is [our record](#Three-records) of your network trained the tutorial's way, and it
-# makes twice your mistakes. So it matters how you train. But it also matters what you build in:
-# here, with so few weights, having to learn everything is a handicap. When does it stop being one?
-# Much of this book is about that.
+# The second bar is the same network trained the tutorial's way ([we recorded](#Three-records) three
+# runs): twice your mistakes. How you train matters, then, but so does what you build in: here, with
+# so few weights, having to learn everything is a handicap. When does it stop being one? Much of
+# this book is about that.
 #
 # ## The ten it got most wrong
 #
@@ -689,10 +691,10 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 
 
 # %% [markdown]
-# How many did you get? Some can hardly be read by anyone. Others you read at a glance, because
-# you can tell where the pen slipped. The network has seen fifty thousand digits, and never a pen.
+# How many did you get? Some can hardly be read by anyone, but others are plain to you. Perhaps it
+# helps that you know how a pen moves. The network has seen fifty thousand digits, and never a pen.
 #
-# Write a few yourself: [Try it](try.md#Learn) trains these weights in your browser, and then reads
+# Write a few yourself: [*Try it*](try.md#Learn) trains this network in your browser, and then reads
 # what you draw.
 #
 # ## What to take with you
@@ -712,8 +714,8 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 5. Two networks have read the same test images. Which of these images tell you who's better?
 #
 # Try your recipe on small photographs, and you'll meet a common complaint about Vision
-# Transformers: bad accuracy from scratch. **What does a photograph need that a digit doesn't?**
-# That's [chapter 6](06_recipe.ipynb).
+# Transformers: poor accuracy when trained from scratch. **What does a photograph need that a digit
+# doesn't?** That's [chapter 6](06_recipe.ipynb).
 #
 # ## Exercises
 #
@@ -825,9 +827,18 @@ print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
 # %% [markdown]
 # ### When falling hurts
 #
-# The fall isn't always a help. Over two epochs, a constant 0.001 made 10.6% mistakes on the
-# ladder, and the one run with rise and fall made 12.9%. A rate that's too small to begin with,
-# and then falls, may never get the weights to a good place.
+# On the ladder, a constant rate of 0.001 does better than 0.001 did among our five runs, where the
+# rate rose and fell. That was a single run, though. Here are three of each, over two epochs:
+
+# %% tags=["nbval-ignore-output"]
+fallen = [climb(seed, 0.001) for seed in SEEDS]
+both = {"constant": rungs["0.001, constant"], "rise and fall": fallen}
+for name, (mean, error) in with_errors(both).items():
+    print(f"0.001, {name:13} {mean:4.1f} ± {error:.1f}% mistakes")
+
+# %% [markdown]
+# The difference is about four of its errors: a result. At this rate the weights are probably still
+# on their way after two epochs, and a falling rate stops them before they arrive.
 #
 # ### Which digits it confuses
 #
@@ -843,22 +854,22 @@ figures.show(*mnist.confusion(counts, data.class_names))
 # them the two digits share many of their strokes. A 4 whose top closes is a 9, and a 5
 # and a 3 have the same lower half.
 #
-# Is a 4 taken for a 9 more often than a 9 for a 4? It's 15 against 6, and by the coin
-# toss the difference of 9 has the error $\sqrt{21} = 4.6$: just under two, no result. And
-# we picked that cell because it was the brightest of ninety, which makes even that ratio
-# flattering.
+# Is a 4 taken for a 9 more often than a 9 for a 4? It's 15 against 6, and by the coin toss the
+# difference of 9 has an error of $\sqrt{21} = 4.6$: just under two, no result. And we picked that
+# cell because it was the brightest of ninety, which makes even that ratio flattering.
 #
 # ### Twenty seeds
 #
-# In the picture of gains, the full circles are the same ladder with twenty seeds. Errors shrink
-# with the square root of the number of seeds, so the ratio of a real gain to its error should
-# grow about $\sqrt{20/3} \approx 2.6$ times. None of them grows as much as that: three seeds
-# hardly know their own spread. Still, what they called a result holds up. And the shifts, two
-# epochs long, lean the wrong way, if at all.
+# In the picture of gains, the full circles are the same ladder with twenty seeds, which we ran once
+# and recorded. Errors shrink with the square root of the number of seeds, so the ratio of a real
+# gain to its error should grow about $\sqrt{20/3} \approx 2.6$ times. None of them grows as much as
+# that: three seeds hardly know their own spread. Still, what they called a result holds up. And the
+# shifts, two epochs long, lean the wrong way, if at all. (Our rungs share their seeds, so adding
+# their squared errors is only approximate.)
 #
 # ### A tenth of a percent
 #
-# If a model is right with probability $p$, its accuracy on $n$ images has the standard error
+# If a model is right with probability $p$, its accuracy on $n$ images has a standard error of
 #
 # $$ \sigma = \sqrt{\frac{p \, (1 - p)}{n}} $$
 #
@@ -1035,7 +1046,7 @@ print(race["command"])
 # 4. You can't tell: one run has no error bar. If it scatters like the other three, the
 #    difference of 0.6 has an error of about 0.3. That's two errors, from very few runs.
 # 5. Those that only one of the two gets right. If both networks were equally good, each of
-#    these would be a coin toss, so their difference has the error $\sqrt{a + b}$.
+#    these would be a coin toss, so their difference has an error of $\sqrt{a + b}$.
 #
 # </details>
 #
@@ -1064,10 +1075,9 @@ print(f"the best of twenty looks {-best:.2f} percent better than it is")
 # %% [markdown]
 # <details><summary>Solution 3</summary>
 #
-# The errors of two independent measurements add as squares, so the difference has the
-# standard error $\sqrt{2 p (1 - p) / n}$. It must be 0.0005, which gives
-# $n = 2 \cdot 0.98 \cdot 0.02 / 0.0005^2 = 156{,}800$ images in each test set. That's why
-# models are compared on the same images.
+# The errors of two independent measurements add as squares, so the difference has a standard error
+# of $\sqrt{2 p (1 - p) / n}$. It must be 0.0005, which gives $n = 2 \cdot 0.98 \cdot 0.02 /
+# 0.0005^2 = 156{,}800$ images in each test set. That's why models are compared on the same images.
 #
 # </details>
 #

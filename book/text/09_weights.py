@@ -172,7 +172,7 @@ figures.show(*drawings.dialects(table))
 #
 # * **The name.** That's all that differs between timm's arrays and torchvision's.
 # * **What's stacked.** timm and torchvision stack the matrices of queries, keys and
-#   values into one tall array, with the values last.
+#   values into one tall array, with the values last. The other two keep three arrays.
 # * **The order of the axes.** The authors use JAX, Google's library. There, a matrix of
 #   weights, or *kernel*, is stored as (in, out), and you compute $x W$. PyTorch stores (out,
 #   in) and computes $x A^\top$ with $A = W^\top$. So you have to *transpose* every matrix.
@@ -535,7 +535,7 @@ print(f"{record['command']}")
 print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
-# A dot shows how far a logit moved at most, in any of the photographs.
+# A dot shows how far a logit moved at most.
 #
 # **At the top, next to nothing is left.** With twelve heads instead of three, a head compares
 # only 16 numbers of a query and a key, but it had learned to compare 64. ([Why can't you swap

@@ -7,15 +7,15 @@ import vitedu
 # %% [markdown]
 # # Scale, and nothing lost
 #
-# A training run of a few seconds meets no accidents. One that takes days does: the program
-# crashes, or the machine you've rented is taken back in the middle of the night. So you save a
-# file now and then, and after the accident you load it and go on.
+# Nothing goes wrong in a run of a few seconds. In one that takes days, something will: the program
+# crashes, or the machine you've rented is taken back in the middle of the night. That's why you
+# save a file now and then. After the accident you load it and go on.
 #
 # PyTorch's own example of this,
 # [`multigpu_torchrun.py`](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
 # (commit `f62b4ae`), saves the weights and the number of the epoch that it has just finished. But
-# after an accident it begins with this same epoch. So the epoch is trained twice, and no error
-# tells you.
+# after an accident it starts that very epoch again. The epoch is trained twice, and no error tells
+# you.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import copy
@@ -77,14 +77,14 @@ figures.show(*drawings.lives(accident, STEPS))
 
 
 # %% [markdown]
-# The drawing shows what you hope for: the second start goes on where the first one was killed.
-# But what if it gets nothing but the weights? Let's rehearse it. A small ViT learns to read digits
-# in 120 steps (`STEPS`), once in one go and once with an accident halfway. The second start loads
-# the weights and does the sixty steps that are left.
+# The drawing shows what you hope for: the second start goes on where the first one was killed. What
+# if it gets nothing but the weights? Let's rehearse it with a small ViT and those 2,500 digits. It
+# learns to read them in 120 steps (`STEPS`), once in one go and once with an accident halfway
+# (`HALF`).
 #
 # The learning rate warms up and falls as in [chapter 5](05_mnist.ipynb), and we keep a running
-# average of the weights, because it's less noisy. To compare two runs, we take a *fingerprint* of
-# this average, a hash: change a single bit, and all of it changes.
+# average of the weights, because it's less noisy. To compare two runs, we hash this average and
+# call the result the run's *fingerprint*: change a single bit, and you get another one.
 
 
 # %% tags=["hide-input"]
@@ -154,18 +154,16 @@ print("checked: more than nine weights in ten differ")
 # %% [markdown]
 # Same seed, same data, same number of steps, and yet you got a different network. No error warned
 # you, and the accuracy doesn't either: after a real accident you'd see the second line alone, and
-# 72% looks fine. But if you compare two recipes that way, you may be comparing two accidents.
+# 72% looks fine. If you compare two recipes that way, you may be comparing two accidents.
 #
 # **How do you train what doesn't fit into memory, on machines that don't last, and still get the
 # same weights?**
 #
-# A fingerprint only says whether two networks are equal. So on the way we'll also measure how far
-# apart they are. But in the end the fingerprint is the judge: you'll kill a run eight times,
-# whenever you like. Will its fingerprint survive?
+# In the end, you'll kill a run eight times, whenever you like. Will its fingerprint survive?
 #
 # ## What the weights leave out
 #
-# What should we have saved, besides the weights? Make yourself a list before you read on.
+# What should we have saved, besides the weights? Make a list before you read on.
 #
 # Four more things change from step to step: the optimizer with Adam's means, the average, the
 # number of the step, and the state of the random numbers, from which the next images are drawn.
@@ -193,13 +191,15 @@ def put_back(run, saved):
 
 
 # %% [markdown] tags=["predict"]
-# Now we repeat the accident, each time with something else left out of the file, and `put_back`, in
-# a folded cell, restores the rest. Every run then takes sixty more steps, but what it forgot begins
-# anew: Adam's means at zero, the average at the untrained weights, the random numbers at the seed.
-# And a run that forgot its step counts from 0, so its learning rate warms up again.
+# Now we repeat the accident, leaving out a different thing each time (`put_back` restores the
+# rest). Every run then takes sixty more steps, but what it forgot begins anew: Adam's means at
+# zero, the average at the untrained weights, the random numbers at the seed. A run that forgot its
+# step counts from 0, so its learning rate warms up again.
 #
-# The undisturbed run ends at the goal. Call the distance from its start to the goal 100%. How far
-# from the goal does each interrupted run end?
+# How far from the undisturbed run does each of them end? A fingerprint can't say, so we measure the
+# distance between the averages. From the untrained weights to the end of the undisturbed run it's
+# 100%, which the picture calls "its way". The numbers are means of three seeds, the grey dots; the
+# run at the top is one of the three.
 #
 # **After the weights, what's the worst thing to forget?**
 #
@@ -251,17 +251,20 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 
 
 # %% [markdown]
-# The number of the step! Forget a single integer, and you miss the goal by half the distance.
-# Forget everything but the weights, and it's hardly more. With nothing forgotten, the distance is
-# exactly 0, so the fingerprint would be equal, too. (Rows are named as in `contents`, "its way" is
-# our 100%, and the grey dots are three seeds.)
+# The number of the step! Forget a single integer, and you end up half the whole distance away. With
+# nothing forgotten, the distance is exactly 0: all weights are the same, and so is the fingerprint.
+#
+# Is half a lot? The run without the random numbers makes no wrong step. It only sees other images
+# than it should, and ends 19% away. Without the step you end much further off than other images can
+# explain. And the average? Every step moves it a tenth of the way to the weights, so sixty steps
+# later it has caught up.
 #
 # Read the accuracies at the right: only the lost weights would have alarmed you. Without the step,
-# the run even reads *more* digits, perhaps because its learning rate stayed high to the end.
+# the run even reads *more* digits, perhaps because its learning rate stayed high.
 #
-# Without the random numbers, the second start draws the same images as the first. There's a cure:
-# compute the order of each epoch from the run's seed and the number of the epoch.
-# Then there's no random state to lose, and [the price](#A-computed-order-and-its-price) is small.
+# The state of the random numbers doesn't have to be saved if you compute the order of each epoch
+# from the run's seed and the number of the epoch. [The price](#A-computed-order-and-its-price) is
+# small.
 
 
 # %%
@@ -297,7 +300,8 @@ for batch_size in (4096, 256, 32):
 # = \sum_{S} \nabla \, \frac{1}{n} \sum_{i \in S} \ell_i
 # $$
 #
-# PyTorch makes that easy, because `loss.backward()` adds to the gradients that are there:
+# PyTorch makes that easy, because `loss.backward()` adds to whatever gradients are already there.
+# In the picture, $\ell_S$ is the summed loss of a slice:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.slices())
@@ -325,8 +329,9 @@ def accumulated_step(model, optimizer, images, labels, size):
 # %% [markdown]
 # Your pencil should say 4 for $g$, and 5 for the mean of means.
 #
-# Does the code find the same gradient as one whole batch? We take copies (`twin`) of the network
-# that was trained in one go, and a hundred images: three slices of 32 and one of 4.
+# Does the code find the same gradient as one whole batch? We compare the two (`relative`) in copies
+# (`twin`) of the network that was trained in one go, on a hundred images: three slices of 32 and
+# one of 4.
 
 
 # %% tags=["hide-input"]
@@ -363,8 +368,7 @@ for one, other in zip(sliced.parameters(), uncut.parameters(), strict=True):
 print("checked: gradients agree to 1e-12, weights after the step to 1e-10")
 
 # %% [markdown]
-# That's rounding. We computed in float64, which has about sixteen digits, and slices add the same
-# numbers in another order. (In float32, which has about seven, expect a few 1e-7.)
+# That's rounding, because slices add the same numbers in another order.
 #
 # The next version looks just as good. It divides each slice's *mean* loss by the number of slices.
 
@@ -383,24 +387,24 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 # %% [markdown]
 # The error is longer than the gradient itself! Each of the four images in the last slice counts as
-# much as eight others. With your pencil that cost little, because all three gradients pulled the
-# same way. In a large batch, gradients mostly [cancel each other](#Half-a-batch), but the four
-# that now count so much don't.
+# much as eight others. Your pencil's error was smaller, because all three gradients pulled the same
+# way. In a large batch, gradients pull in different directions and mostly [cancel each
+# other](#Half-a-batch). Among four images far less cancels out, and those four now decide a quarter
+# of the result.
 #
 # Hugging Face's `transformers` [had this
 # mistake](https://github.com/huggingface/transformers/pull/34191) until October 2024.
 #
-# Done right, the paper's step fits into a laptop, as 128 slices of 32 images. But slices save
-# memory, not work.
+# Done right, the paper's step fits on a laptop, as 128 slices of 32 images. But slices save memory,
+# not work.
 #
 # ## Cut the memory
 #
 # And if not even a slice fits? In the backward pass, each layer needs what it was given on the
 # way forward. So the forward pass keeps nearly everything that it computes.
 #
-# *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
-# only the input of each block. When the backward pass arrives there, the block runs forward
-# again. (Despite its name, it writes no file.)
+# *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps only the
+# input of each block. When the backward pass arrives there, the block runs forward again.
 
 
 # %%
@@ -417,7 +421,8 @@ class Forgetful(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# We try it on a ViT-Ti/16 (`loaded`) with the photograph of Grace Hopper (`image`).
+# We try it on a ViT-Ti/16 (`loaded`) with the photograph of Grace Hopper (`image`), and `step_cost`
+# counts what a step keeps and computes.
 #
 # A backward pass is about twice the work of a forward pass: for each matrix product on the way
 # forward it has two, for the gradients of both factors. **By this count, how much more work is
@@ -468,10 +473,9 @@ print("checked: the gradient is the same, to the last bit")
 # PyTorch [skips a part of the second run](#A-quarter-instead-of-a-third).
 #
 # And the memory? Of what the layers kept, you now need about a sixth, even while a block runs
-# again. The gradient is the same to the last bit, so the fingerprint would be, too.
+# again. The gradient is the same to the last bit.
 #
-# The 5.2 GB of a ViT-B/16 with 32 images shrink less, because the weights, their gradients and
-# Adam's means stay:
+# The 5.2 GB of a ViT-B/16 shrink less, because the weights, their gradients and Adam's means stay:
 
 # %%
 need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
@@ -480,10 +484,10 @@ print(f"{need.total / 1e9:.1f} GB")
 # %% [markdown]
 # ## Share the work
 #
-# Slices needn't wait for each other. Give each of several *processes* (running programs, on one
-# machine or many) a copy of the network and a slice of the batch. They compute at the same
-# time, and then add up their gradients until each has the sum: an *all-reduce*. All take the same
-# step, so the copies stay equal.
+# Slices don't have to wait for each other. Give each of several *processes* (running programs, on
+# one machine or many) a copy of the network and a slice of the batch. They compute [at the same
+# time](#What-sharing-brings). Then they add up their gradients so that every process has the sum,
+# which is called an *all-reduce*. All take the same step, so the copies stay equal.
 #
 # Take four processes, each with a gradient of a million numbers. If each sends it to the three
 # others, that's three million numbers per process. Can it be fewer?
@@ -506,13 +510,13 @@ figures.show(*drawings.ring(torch.stack(frames)))
 
 
 # %% [markdown]
-# In each round, every process sends one chunk to its neighbour. The neighbour adds the chunk to its
-# own, and in the next round it sends the sum on. After three rounds, every chunk is finished
-# somewhere: a 4. The last three rounds only hand those sums around.
+# In each round, every process sends one chunk to its neighbour. For three rounds, the neighbour
+# adds what arrives to its own chunk, and sends the sum on in the next round. Now every chunk is
+# finished somewhere: a 4. The last three rounds only hand those sums around.
 #
-# So each process sends six chunks of a quarter of a million numbers, or one and a half
-# million instead of three. With $p$ processes and a gradient of $m$ numbers, it's
-# $2 \, (p - 1) / p \cdot m$: less than $2m$, however many machines you have.
+# Each process sends six chunks of a quarter of a million numbers, or one and a half million instead
+# of three. With $p$ processes and a gradient of $m$ numbers, it's $2 \, (p - 1) / p \cdot m$: less
+# than $2m$, however many machines you have.
 
 
 # %% tags=["hide-input"]
@@ -555,8 +559,8 @@ print("checked: everyone has the sum, and the picture shows how")
 # %% [markdown]
 # ### Two processes at work
 #
-# Now for two real processes. Both compute the same order with `rows_of`, and each takes every
-# other image.
+# Now for two real processes. Both compute the same order with `rows_of`, and each takes every other
+# image.
 
 
 # %% tags=["hide-input"]
@@ -586,8 +590,8 @@ def worker(share, count, divide_by):
 # ```
 #
 # We take ten steps, done *right*, and then with two mistakes. With "same images", both processes
-# take the same half of the batch. With "sum", nobody divides by two. Now the goal is where one
-# process ends up, after ten steps on full batches. Its distance from the start is 100% again.
+# take the same half of the batch. With "sum", nobody divides by two. The goal is where one process
+# ends up, after ten steps on full batches. The way there from the untrained weights is 100%.
 #
 # **Which mistake ends further from the goal?**
 #
@@ -671,7 +675,7 @@ def one_process(seed=0):
     return first, nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "hide-input"]
 first, alone = one_process()  # its weights before and after
 # `found`: where the two processes ended, as read from a file
 for name, ends in found.items():
@@ -680,20 +684,18 @@ for name, ends in found.items():
 
 # %% [markdown]
 # Neither mistake raises an error. Done right, two processes end where one does, up to
-# [rounding](#When-bytes-differ). That rounding would change a fingerprint, so here only the
-# distance can judge. And two were [1.4 times as fast](#What-sharing-brings) as one, when we timed
-# a larger ViT once.
+# [rounding](#When-bytes-differ). But rounding is enough to change a fingerprint, so here only the
+# distance can judge.
 #
 # The sum hardly matters, because with Adam twice the gradient is nearly the same step.
 #
-# With the same images, half of each batch is never seen. Does 109% mean damage? The distance can't
-# say. Ten *correct* steps on other images end at [116%](#Half-a-batch): gradients of so few images
-# are mostly noise, and Adam takes full steps even on noise. But it isn't the run you planned.
+# With the same images, half of each batch is never seen. Ten steps end about as far off as ten
+# steps on entirely [different images](#Half-a-batch) (116%).
 #
 # ## Killed while saving
 #
-# Back to your checkpoint. One accident is left: the one that happens *while* you save it. Let's
-# say that half of the file has reached the disk.
+# One accident is left: the one that happens *while* you save your checkpoint. Let's say half of the
+# file has reached the disk.
 
 # %% tags=["failure"]
 torn = folder / "torn.pt"
@@ -709,8 +711,8 @@ except RuntimeError as error:
 # Suppose you wrote it under the name of your last checkpoint, as PyTorch's example at the top does.
 # Then you've lost the old one as well, because opening a file for writing empties it.
 #
-# So write to a second file beside it, make sure it's all on the disk, and only then rename it. If
-# the program dies, the renaming has happened [completely or not at all](#Beyond-a-rename).
+# Write to a second file beside it instead, make sure it's all on the disk, and only then rename it.
+# If the program dies, the renaming has happened [completely or not at all](#Beyond-a-rename).
 
 
 # %%
@@ -741,7 +743,7 @@ def program(path):
 # ### Kill it yourself
 #
 # Now `program` runs as a process of its own, and you kill it with SIGKILL, the signal that no
-# program can catch: no goodbye, no cleaning up. Then the same command starts it again.
+# program can catch. Then the same command starts it again.
 #
 # You pick the moments. Each number in the list is a step; stay below 110, so that the kill comes
 # before the end. It comes up to 30 milliseconds after this step, so it may hit one of the next
@@ -791,6 +793,9 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 # Look at our starts 4, 5 and 6. They were killed when a save was due, yet the next start begins one
 # grey line earlier. So the new file didn't have its name yet, but the old one was still whole.
 #
+# In a [harder test](#Beyond-a-rename) of our package, 12 of 20 kills came in the middle of a write,
+# and the weights were still equal.
+#
 # Has the fingerprint survived? The first two lines are the pair from the top. The last two are
 # `program`, which has its own order of images: once left in peace, and once killed.
 
@@ -822,7 +827,7 @@ print("checked: Adam's means are the same bytes as well")
 # At the top, one accident gave you another network, and nothing warned you. Here the program died
 # eight times, and nothing in the result shows it: the same bytes, Adam's means included.
 #
-# You needn't believe us. Put the meanest moments you can think of into the list, and run the
+# Don't just believe us. Put the meanest moments you can think of into the list, and run the
 # notebook again. On [one processor with one thread](#When-bytes-differ), we bet that the last two
 # lines will still be the same.
 #
@@ -883,8 +888,8 @@ print("checked: Adam's means are the same bytes as well")
 #
 # ### Half a batch
 #
-# A yardstick for the two processes with the same 32 images: how far from the goal do ten steps on
-# *other* images end?
+# With the same 32 images in both processes, ten steps ended far from the goal. Does that mean
+# damage? As a yardstick, let's see how far away ten *correct* steps on other images end:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 other = one_process(seed=1)[1]
@@ -892,9 +897,11 @@ far = 100 * (other - alone).norm() / (alone - first).norm()
 print(f"other images {far:.0f}%")
 
 # %% [markdown]
-# So with the same 32 images in both processes you end hardly nearer than with entirely different
-# ones. How different is the gradient of 32 images from the gradient of all 64? Here's the
-# difference in the first step, as a share of the length of the gradient of all 64:
+# Distance alone can't prove damage, then: without any mistake, other images lead you even further
+# away. But it isn't the run you planned.
+#
+# How different is the gradient of 32 images from the gradient of all 64? Here's the difference in
+# the first step, as a share of the length of the gradient of all 64:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 by_all, by_half = (new_run()["model"].cpu().double() for _ in range(2))
@@ -1131,9 +1138,8 @@ else:
 # And sometimes a disk returns bytes that it was never given. So the package's checkpoints
 # end with a hash of everything before it, and a file whose hash doesn't match is rejected.
 #
-# In the package, the command that began a run also resumes it. We tested it harder than this page
-# does: 12 of 20 kills came in the middle of a write, and the weights were still equal in the end.
-# The folded cell below names the record.
+# Our harder test killed the package itself, where the command that began a run also resumes it. The
+# folded cell below names the record.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 record = results.read("kill-and-resume")

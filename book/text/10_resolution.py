@@ -58,7 +58,7 @@ figures.show(*drawings.cuts(shown, told))
 
 # %% [markdown]
 # The photograph and the weights are the same, and nobody has trained anything in
-# between. A patch is still a square of sixteen pixels, but there are more of them now, and
+# between. A patch is still sixteen pixels wide and high, but there are more patches now, and
 # each covers a smaller piece of the scene. At 288 pixels, the oil rig has turned into a space
 # shuttle or a missile, which is as near to a Falcon rocket as ImageNet's classes get.
 
@@ -83,8 +83,7 @@ drawings.Sizes(shown[-1], answers)
 # every token with every other, but with the same matrices for five tokens or five thousand.
 # And the head reads one token, the class token.
 #
-# Does anything depend on the size, then? Let's ask the arrays: which of them change their
-# shape at 384×384 pixels?
+# Does anything depend on the size, then? Which arrays change their shape at 384×384 pixels?
 
 # %%
 small = vitedu.load("ViT-Ti/16").state_dict()
@@ -114,7 +113,7 @@ print(
 # write it down at the row's place. You get a small picture.
 #
 # In a photograph you'd call that a channel, such as the red one. The table is a picture, too,
-# with 192 channels instead of three. Here are four of them: three with a clear
+# with 192 channels. Here are four of them: three with a clear
 # pattern, and the least regular of all.
 
 # %% tags=["hide-input"]
@@ -140,12 +139,12 @@ print("checked: the four are picked as the text says")
 # %% [markdown]
 # Nobody told the network that these numbers belong to a grid, and they began as noise. Now
 # the first channel changes from top to bottom, the second from left to right, and the third
-# is a chessboard of both. The last one looks wild, but its values hardly differ. Each
-# picture runs from its own lowest value (dark) to its highest (bright), so look at the standard
+# is a chessboard of both. The last one looks wild, but its values hardly differ. Each picture is
+# stretched from its own lowest value (dark) to its highest (bright), so check the standard
 # deviation below it, `std`.
 #
-# Can you guess where the missing rows come from? To enlarge a photograph, you'd put new
-# values between the old ones. We'll do the same with every channel.
+# To enlarge a photograph, you'd put new values between the old ones. We'll do the same with every
+# channel.
 #
 # ## Between two places
 #
@@ -161,7 +160,7 @@ print("checked: the four are picked as the text says")
 # \begin{pmatrix} 2 \\ 6 \\ 4 \end{pmatrix}
 # = \begin{pmatrix} 2 \\ 4 \\ 6 \\ 5 \\ 4 \end{pmatrix} $$
 #
-# Enlarging a line, then, is a product with a matrix, and each of its rows adds up to one.
+# Enlarging a line, then, is a product with a matrix.
 #
 # What if you need $m$ places, made from $n$? Count from zero. New place $i$ falls on the spot
 #
@@ -192,7 +191,7 @@ print(W @ torch.tensor([2.0, 6.0, 4.0]))
 # between its columns. The larger picture is $W P \, W^\top$. (In code, `W.mT` is $W^\top$.)
 
 # %% [markdown] tags=["predict"]
-# On paper first: we'll enlarge a little hill from 3×3 values to 5×5:
+# Now enlarge a little hill from 3×3 values to 5×5:
 #
 # $$ P = \begin{pmatrix} 0 & 4 & 0 \\ 4 & 8 & 4 \\ 0 & 4 & 0 \end{pmatrix} $$
 #
@@ -225,7 +224,7 @@ figures.show(*drawings.stages())
 
 # %% [markdown]
 # The class token isn't at any place in the image, so its row isn't part of the picture.
-# It's set aside and comes back unchanged:
+# It's set aside and comes back unchanged. (Below the function, `pos_embed` is the learned table.)
 
 
 # %%
@@ -275,9 +274,8 @@ figures.show(*drawings.numbers(both, waves))
 
 
 # %% [markdown]
-# The waves are the same, in finer steps. Only the noise of the last channel has become
-# smoother. A patch a third of the way down is still told that it's a third
-# of the way down, in whichever row it is now.
+# The waves have stayed in place, and only the noise of the last channel has become smoother. A
+# patch a third of the way down is still told that it's a third of the way down.
 #
 # ## A shortcut that raises no error
 #
@@ -315,8 +313,8 @@ model.pos_embed.copy_(pos_embed[:, :101])
 ask(model, "160, first rows")
 
 # %% [markdown]
-# Hopper gets a graduate's cap. The cat survives: that's the trap from [chapter
-# 9](09_weights.ipynb): had you looked only at the cat's first answer, you'd have noticed nothing.
+# Hopper gets a graduate's cap. The cat survives, and that's [chapter 9](09_weights.ipynb)'s trap:
+# had you looked only at the cat's first answer, you'd have noticed nothing.
 #
 # Let's count, on that chapter's 1,000 photographs:
 
@@ -343,7 +341,7 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 # ## How large, without training?
 #
 # With the right table, are more pixels better? We've run the 1,000 photographs at seven
-# sizes, with the same weights and the same piece of each.
+# sizes, with the same weights and the same square from the middle of each photograph.
 
 # %% [markdown] tags=["predict"]
 # At 160 pixels 751 were right, and at 224 it's 813. **And at 384?**
@@ -364,25 +362,23 @@ errors = {side: sum(counts) ** 0.5 for side, counts in changes.items()}
 figures.show(*drawings.curve(right, costs, errors, trained=224))
 
 # %% [markdown]
-# The grey band is two standard errors of the difference from 224 pixels, and by the rule of
-# [chapter 5](05_mnist.ipynb) what's inside is a tie. From 192 to 288 pixels it's all a tie,
-# even the highest point of the curve. Then it falls: at 384, the network is no better than at
-# 160, for more than seven times the work.
+# The grey band is two [standard errors](#Gained-and-lost) of the difference from 224 pixels, and by
+# the rule of [chapter 5](05_mnist.ipynb) what's inside is a tie: everything from 192 to 288 pixels,
+# even the highest point of the curve. Then the curve falls. At 384, the network is no better than
+# at 160, for more than seven times the work.
 #
 # Why does it fall? The reason may be what [Touvron et al.
 # 2019](https://arxiv.org/abs/1906.06423) call the *train-test resolution discrepancy*. A network
 # gets used to the size that things have in training. Enlarge the photograph, and everything in
-# it grows, but the patches don't: an ear now fills the patches that used to hold a head. (We
-# haven't tested that.)
+# it grows, but the patches don't: what used to fit into one patch now fills nearly three. There are
+# other suspects: interpolated rows in the table, and attention shared among three times as many
+# tokens.
 #
-# More detail could have made up for that, but our files are small. Beyond 230 pixels, which is nine
-# tenths of their short side, there's nothing new to see. With sharper copies, the fall is [half as
+# Besides, our files are too small to hold much more detail. With sharper copies, the fall is [half as
 # deep](#Detail-and-size).
 #
-# And our rocket? It got a better name at 288 pixels, but among the 1,000 photographs, that size
-# lost about as many right answers [as it gained](#Gained-and-lost). If we'd shown you only the
-# rocket, would you have believed in larger images? Let's cut out our square four pixels further
-# left, or right:
+# And our rocket? It got a better name at 288 pixels. If we'd shown you only the rocket, would you
+# have believed in larger images? Let's cut out our square four pixels further left, or right:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 for side in (224, 384):
@@ -421,12 +417,13 @@ print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 
 
 # %% [markdown]
-# Each dot is a seed. Here **more resolution paid, once the network had practised at the new
-# size**: four in ten of the mistakes at 224 are gone, for nearly four times the work in each
-# epoch. The resized positions [hardly moved](#A-new-table).
+# Each dot is a seed, and each bar is a mean. Here, **the extra resolution paid off, once the network
+# had practised at the new size**: four in ten of the mistakes at 224 are gone. The resized positions
+# [hardly moved](#A-new-table).
 #
-# Does practice always pay? Our other set is ants and bees, in small photographs. Here are the
-# points lost or gained from 224 pixels to 384:
+# Does practice always pay? Chapter 11 has a second set, small photographs of ants and bees. Here are
+# the points lost or gained at the larger size, after fine-tuning at the smaller one (without
+# practice) or at the larger one (with practice):
 
 
 # %% tags=["hide-input"]
@@ -480,15 +477,12 @@ print("checked: waste by seeds, and how many photographs that is")
 
 
 # %% [markdown]
-# On waste, the drop and the gain are both more than five standard errors over the three seeds. By
-# the rule of [chapter 5](05_mnist.ipynb) they're results, for these test photographs. Other
-# photographs bring [luck of their own](#Who-gains-from-384-pixels), which we couldn't measure.
+# On waste, the drop and the gain are both more than five standard errors over the seeds, so by
+# chapter 5's rule they're results on these test photographs. Ants and bees have only 153 test
+# photographs, and no seed lost more than four of them. That may well be luck, but practice bought us
+# nothing there. ([Possible reasons, and how sure we are](#Who-gains-from-384-pixels).)
 #
-# On ants and bees, practice bought us nothing. (No seed lost more than four photographs, too few to
-# call it a loss.) Their photographs may show too little, or be too few to practise with. We can't
-# tell.
-#
-# ## Your photograph, in its own shape
+# ## A photograph in its own shape
 #
 # So far we've cut both sides off the rocket's photograph, because the input was a square. But
 # `resize_pos_embed` doesn't need one. Let the short side keep the 14 patches that the network
@@ -508,12 +502,16 @@ say(wide, rocket, f"{wide.config.image_size} pixels")
 
 
 # %% [markdown]
-# Now it's a missile, by a wide margin. Don't count on it: on the 1,000 photographs, whole and cut
-# are [a tie](#Gained-and-lost).
+# Now it's a missile, by a wide margin. On the 1,000 photographs, though, whole and cut are [a
+# tie](#Gained-and-lost).
 #
-# Does the network also know *where* things are? The head has read only the class token. But
-# you can hand it all the other tokens, too, and ask each patch by itself. Let's paste a cat into
-# the rocket's sky. Will the patches find it?
+# ## Can the patches find a cat?
+#
+# Does the network also know *where* things are? So far its head has read only the class token, but
+# you can hand it all the other tokens, too, and ask each patch by itself. Let's paste a cat into the rocket's sky. Will the patches find it?
+#
+# (`x / 2 + 0.5` turns the network's input back into colours, and `show_where` draws the patches'
+# answers as a map.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -568,11 +566,10 @@ print("checked: the lit cat, the earthstar and the planetarium are in place")
 
 # %% [markdown]
 # There's the cat! The map has gaps, but no patch outside the cat gives those names more than a tenth.
-# Nobody has told this network where anything is. It learned names for whole photographs, and its
-# head had never seen a patch's token.
+# Nobody has told this network where anything is. It learned names for whole photographs.
 #
-# The cup's rim and the saucer are lit, too (and a bit of bare wood), but the drink is dark. What do
-# its patches say, and what do the rocket's say?
+# The cup's rim and the saucer are lit, too (and a bit of bare wood), but the drink isn't: it's the
+# dark block inside the rim. What do its patches say, and what do the rocket's say?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 names = wide.class_names
@@ -582,12 +579,12 @@ for words, found in (("drink", inside), ("rocket", along)):
     print(f"{found.numel()} patches of the {words}: {said}")
 
 # %% [markdown]
-# An earthstar is a mushroom, and no patch of the rocket's photograph gives *missile* even 30%. How
-# can the class token say *missile*, then? We don't know. It gathers from all patches, and in
-# training only its answer counted, so no patch ever had to know a name.
+# An earthstar is a mushroom, and no patch of the rocket's photograph gives *missile* even 30%. Yet
+# the class token says *missile*. It gathers from all patches, and in training only its answer
+# counted, so no patch ever had to know a name.
 #
-# Now it's your turn. Put your photograph in the place of Hopper's, and the name that you get in
-# the last line:
+# Now it's your turn. Put your own photograph in place of Hopper's, and change the last line to the
+# name you get:
 
 # %% tags=["nbval-ignore-output"]
 from PIL import Image
@@ -606,25 +603,28 @@ print("checked: her face is lit, and the cap and the jacket aren't")
 # %% [markdown]
 # It's a uniform, say the patches of her forehead and her nose, while cap and jacket stay dark!
 # After twelve blocks, each token has gathered from the whole photograph, so its answer needn't be
-# about its own sixteen pixels.
+# about its own little square.
+#
+# Can you trust such a map, then? It found the cat, and it put a uniform on a face. Take it as a
+# hint, not as a location.
 #
 # ## What to take with you
 #
-# 1. Only the table of positions depends on the size of the image. It's a picture with as
-#    many channels as the network is wide, so you resize it like a picture, without the
-#    class token's row.
+# 1. Only the table of positions depends on the size of the image. It's a picture with
+#    many channels, so you resize it like a picture, without the class token's row.
 # 2. A table with the right shape and the wrong places raises no error, and cost us more than
 #    a third of the right answers. ([Two more](#Rows-and-columns-mixed-up) are below.)
 # 3. Without training, choose the shape that you like, but keep the short side near the size
 #    that the network knows. On waste, a larger size paid off, but only with practice.
+# 4. A patch's own answer hints at what's there, but it may be about another part of the
+#    photograph.
 #
 # **Five questions**
 #
 # 1. Why does the same patch embedding work for any size of image?
 # 2. Why must the class token's row be kept out of the resizing?
-# 3. Three places have the values $1, 4, 1$. What do four places have, corner to corner?
-# 4. Why is "take the first rows" wrong for a smaller image, even though every row is a
-#    learned one?
+# 3. Three places have the values $1, 4, 1$. Stretch them to four places. What are the values?
+# 4. Why is "take the first rows" wrong for a smaller image?
 # 5. At 256 pixels there are more right answers than at 224. Why isn't that a result?
 #
 # <details><summary>Answers</summary>
@@ -711,7 +711,8 @@ print("right:", *(recorded(case, "top1") for case in ("288", "288-line")))
 #
 # ### Detail and size
 #
-# Our 1,000 JPEGs have a short side of 256 pixels. Another copy of the same photographs has a
+# Our 1,000 JPEGs have a short side of 256 pixels. We cut out a square of nine tenths of it, which is
+# 230 pixels, so an input beyond that shows nothing new. Another copy of the same photographs has a
 # short side of up to 440:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -812,8 +813,8 @@ for words, (values, seeds) in rows.items():
 # can't say, then, whether other photographs of waste would show the drop or the gain.
 #
 # Ants and bees are the opposite case. Over the seeds, the loss with practice is right at the border
-# of three standard errors. Counted in photographs, four at most, it's no more than
-# $4 / \sqrt{4} = 2$ of them.
+# of three standard errors. But a seed lost four photographs at most. Even if it gained none, that's
+# only $4 / \sqrt{4} = 2$ standard errors of the photographs, so we don't call it a loss.
 #
 # ### A new table
 #

@@ -54,7 +54,7 @@ figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 # The framed patch is a piece of Grace Hopper's cap. On the map beside it, the brighter a patch is,
 # the closer its vector's direction is to the framed patch's. (The scale is the cosine of the angle
 # between the two.) Nobody has looked around yet, so a patch knows only its own pixels, and most of
-# the jacket lights up along with the cap.
+# the jacket lights up along with the cap's dark band.
 #
 # Now let's look around, with attention layers and nothing else. We'll take 24 of them, because each
 # of our twelve blocks will get two layers, and give them [random weights](#First-values).
@@ -71,7 +71,7 @@ layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 # Let's draw the map again after each layer. **What will you see after two layers?**
 #
 # * the cap
-# * only light and dark
+# * the light and dark areas of the photograph
 # * nothing
 
 # %% tags=["failure"]
@@ -151,7 +151,7 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # adds to it is a *residual branch*, and the plus sign a *residual connection*
 # ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
 #
-# Take up your pencil again, and add to each token what it took home:
+# Take your pencil again and add to each token what it took home:
 #
 # | | first token | mean | how far apart | compared with the mean |
 # |:---|:---|:---|:---|:---|
@@ -159,9 +159,8 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # | averaged | $(2.5, 1.5)$ | $(2, 2)$ | ½ | a quarter |
 # | added | $(6.5, 1.5)$ | $(4, 4)$ | 2½ | five eighths |
 #
-# Adding loses nothing: the difference is even a bit larger. But the mean has doubled, and compared
-# with the mean, five eighths of the difference are left. If every layer did that, you'd still end up
-# in fog, only later.
+# Adding loses nothing. But the mean has doubled, and compared with it, only five eighths of the
+# difference are left. If every layer did that, you'd still end up in fog, only later.
 #
 # Here are the 24 layers again, each with a plus sign. **How large will the tokens be?**
 #
@@ -205,13 +204,12 @@ for layer in layers:
 compare({"+ add": z})
 
 # %% [markdown]
-# The table gives the size of a typical number, compared with the start, and the spread. A spread of
-# 21% isn't fog, although your pencil said it would be. You'll soon see why. But look at the size!
+# The table gives the size of a typical number, compared with the start, and the spread. But look
+# at the size!
 #
-# Averaging shrinks only the differences. What all tokens have in common survives, and the plus
-# sign adds it to the stream once more. With the pencil, that doubled the mean. Our random matrices
-# first turn it by nearly a right angle, so the sum is like the diagonal of a square: only [about
-# $\sqrt2$ times](#First-values) as long. But do that 24 times, and you get thousands.
+# What all tokens have in common survives the averaging, and every plus sign adds it to the stream
+# again. [24 layers](#First-values) make it thousands of times as large. That's also why a spread of
+# 21% isn't the fog your pencil promised.
 #
 # ## Every token at one size
 #
@@ -223,13 +221,13 @@ print(largest_shares(lambda z: z))
 
 # %% [markdown]
 # It becomes all or nothing. Large tokens make large scores, and a softmax of large scores picks a
-# single winner. That's what kept the fog away: a patch that copies one favourite no longer averages,
-# and [different patches have different favourites](#First-values).
+# single winner. That's what kept the fog away: a patch that copies one favourite no longer averages.
+# As long as [the favourites differ](#First-values), the patches do.
 #
-# But from chapter 2 you know that a softmax like that hardly changes when its scores do, so hardly
-# anything is learned.
+# But a softmax like that hardly changes when its scores do (chapter 2), so hardly anything is
+# learned.
 #
-# Let's give each branch tokens of a standard size instead. For each token, subtract the mean of its
+# So let's hand every branch tokens of a standard size. For each token, subtract the mean of its
 # numbers, then divide by their standard deviation.
 #
 # Take the token $(3, 1)$. Subtract its mean, 2, and you have $(1, -1)$. The standard deviation is 1,
@@ -244,7 +242,8 @@ print(largest_shares(lambda z: z))
 # $$\text{LN}(\mathbf{x})_i = \gamma_i\, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta_i.$$
 #
 # The scales $\gamma_i$ and the shifts $\beta_i$ are learned, and begin as ones and zeros. Without
-# the small constant $\epsilon$, you'd divide by zero for tokens like $(4, 4)$.
+# the small constant $\epsilon$, you'd divide by zero for tokens like $(4, 4)$. In PyTorch this is
+# `nn.LayerNorm`.
 
 
 # %%
@@ -257,7 +256,7 @@ def layer_norm(x, eps=1e-6):
 
 layer_norm(torch.tensor([[3.0, 1], [30, 10], [4, 4]])).round(decimals=3)
 
-# %% tags=["nbval-check-output", "hide-cell"]
+# %% tags=["nbval-check-output", "remove-cell"]
 x = 5 + 3 * torch.randn(2, 7, 192)
 assert torch.allclose(layer_norm(x), nn.LayerNorm(192, eps=1e-6)(x))
 print("the same as nn.LayerNorm")
@@ -273,17 +272,21 @@ for layer in layers:
 compare({"+ norm": z})
 
 # %% [markdown]
-# Now a layer's output no longer grows with the stream, so 24 layers make the stream only [about
-# five times](#First-values) as large. And a patch's favourite gets this much:
+# Now a layer's output no longer grows with the stream, so 24 layers make the stream only [about five
+# times](#First-values) as large. And 21% of 4.7 is about what we began with, 94% of 1: the
+# differences are as large as ever. (That both stacks end at 21% is [chance](#First-values).)
+#
+# And a patch's favourite gets this much:
 
 # %% tags=["hide-input"]
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# With equal shares for all 196, it would be half a percent. These new layers look at nearly
-# everything alike, so training can still choose whom to look at.
+# With equal shares for all 196, it would be half a percent. These new layers still look at all
+# patches almost equally, and training can choose whom to look at.
 #
-# The plus sign looks after the differences, and the norm after the size.
+# It takes both: the plus sign keeps the differences in the stream, and the norm keeps layers from
+# drowning them.
 #
 # ## Then think for yourself
 #
@@ -292,7 +295,7 @@ print(largest_shares(layer_norm))
 # conclude "so this is a cap".
 #
 # Take the smallest conclusion there is: *these two numbers differ*. We want 1 for $(2, 1)$ and
-# $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or without a bias. The
+# $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or without bias. The
 # first two tokens add up to $(3, 3)$, and so do the last two. Their results would have to add up to
 # the same as well, but $1 + 1$ isn't $0 + 0$.
 #
@@ -327,8 +330,8 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# Who talks to whom now? Give each part six random tokens and wiggle one of them. In its column, the
-# coloured squares are the outputs that move.
+# Who talks to whom now? Give each part six random tokens and wiggle one of them. Its column
+# shows, in colour, which outputs move.
 
 # %% tags=["hide-input"]
 from torch.autograd.functional import jacobian
@@ -356,7 +359,7 @@ figures.show(*drawings.block())
 
 
 # %% [markdown]
-# Block $\ell$ finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
+# Block number $\ell$ finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
 # $\mathbf{z}'_\ell$ is what's there halfway. MSA is chapter 2's multi-head attention (the S is for
 # *self*).
 
@@ -379,8 +382,8 @@ class EncoderBlock(nn.Module):
 
 # %% [markdown]
 # The output has the shape of the input, so you can stack as many as you like. In the drawing of the
-# whole network, which runs upwards, your block is the dashed frame. (Class token and head come
-# later.) **How many norms does a network of twelve blocks have: twelve, 24 or 25?**
+# network, which runs upwards, your block is the dashed frame, and there are $L$ of them.
+# **How many norms does a network of twelve blocks have: twelve, 24 or 25?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("encoder"))
@@ -423,14 +426,14 @@ start = embed(hopper)
 # %% [markdown] tags=["predict"]
 # ## Take one part out
 #
-# Does a block need all of its parts? Take one out everywhere, and ask about Hopper, a cat and a cup
-# of coffee. ("No norms" means all 25.)
+# What does each part do for this network? Take one out everywhere, and ask about Hopper, a cat and a
+# cup of coffee. ("No norms" means all 25.)
 #
-# The model reads its answer from one extra token, *row 0*, which belongs to no patch. It's the class
-# token of the drawing, and [chapter 4](04_vit.ipynb) is about it.
+# The model reads its answer from one extra token that belongs to no patch: *row 0*, the class token of
+# the drawing (see [chapter 4](04_vit.ipynb)).
 #
-# **Which part, left out, has to give exactly the same answer for all three photographs, down
-# to the last percent?**
+# **Leave out one of these parts, and the answer is bound to be the same for all three photographs, to
+# the percent. Which one?**
 #
 # * the plus signs
 # * the norms
@@ -486,25 +489,15 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
     networks[f"no {part}"] = without(part)
 
 # %% tags=["hide-input"]
-given, beside = {}, {"size": [], "spread": []}
-rest = [n for n in range(196) if n not in (0, 13, 182, 195)]  # no corners
-for name, network in networks.items():
-    given[name] = verdicts(network)
-    before, patches = (
-        z[:, 1:][:, rest] for z in (start, network.blocks(start))
-    )
-    beside["size"].append(f"{size(patches) / size(before):.1f}x")
-    beside["spread"].append(f"{spread(patches):.0%}")
-figures.show(*drawings.parts(shown, given, beside))
+given = {name: verdicts(network) for name, network in networks.items()}
+figures.show(*drawings.parts(shown, given))
 
 
 # %% [markdown]
 # Attention. Without it row 0 never hears about any patch, so every photograph is the same
 # jigsaw puzzle.
 #
-# The other three do look, and each goes wrong in its own way. On the right are the size (compared
-# with the start) and the spread of Hopper's patches after block 12. (The four corners are left out,
-# because their [huge vectors](#How-much-does-a-block-write?) would drown the rest.)
+# The other three do look, and each goes wrong [in its own way](#How-much-does-a-block-write?):
 #
 # * Without **plus signs** it's fog again: all that's left of a photograph is a single vector. In
 #   your code that's two forgotten `x +`, and no error tells you.
@@ -519,10 +512,10 @@ figures.show(*drawings.parts(shown, given, beside))
 #
 # After twelve blocks the network says "military uniform". But when does it know?
 #
-# Normally, the last norm and a matrix called the *head* turn row 0 into 1,000 scores, one per
-# class: the *logits*. But blocks only [add](#How-much-does-a-block-write?) to the stream. Row 0 is
-# one running sum all the way, so you can hand it to the head after any block and hope for sense.
-# `stream`, from a hidden cell, returns the stream after every block.
+# Normally, the last norm and a matrix called the *head* (not one of attention's) turn row 0 into
+# 1,000 scores, one per class: the *logits*. But blocks only [add](#How-much-does-a-block-write?) to
+# the stream. Row 0 is one running sum all the way, so you can hand it to the head after any block and
+# see whether it makes sense. `stream` returns the stream after every block.
 
 
 # %% tags=["hide-cell"]
@@ -557,7 +550,7 @@ def guesses(image):
 said = {name: guesses(image) for name, image in images.items()}
 figures.show(*drawings.answers(shown, said))
 
-# %% tags=["nbval-check-output", "hide-cell"]
+# %% tags=["nbval-check-output", "remove-cell"]
 ends = [said[name][12][0] for name in images]
 assert ends == ["military uniform", "Egyptian cat", "espresso"]
 assert {said[name][0][0] for name in images} == {"crayfish"}
@@ -570,15 +563,13 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # Only after block 11, and then at once with 86%.
 #
 # Before the first block everything is a crayfish: row 0, a learned vector, hasn't looked at anything
-# yet. Up to block 8 no guess gets even a tenth of the probability. Then something close comes up, and
-# soon the thing itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup, then the
-# espresso.
+# yet. At block 9 or 10 something close comes up, and soon the thing itself: a suit, then the uniform;
+# a tiger cat, then the Egyptian cat; a cup, then the espresso.
 #
 # This trick is the *logit lens* ([nostalgebraist
 # 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens); on ViTs,
 # [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the head was trained to
-# read the finished stream. When it says "hook" halfway, there may be a uniform that it can't read
-# yet.
+# read the finished stream, so behind a "hook" halfway there may be a uniform that it can't read yet.
 #
 # And a photograph of *yours*? Put your file's name in place of this rocket:
 
@@ -595,8 +586,8 @@ figures.show(*drawings.answers(pictures, {"yours": guesses(image)}))
 #
 # ## The fog lifts
 #
-# Here's the map of Hopper's cap for the last time: above, the map you began with and the fog after 24
-# layers of attention alone; below, your trained blocks, with what the head says.
+# Here's the map of Hopper's cap for the last time: above, what you began with and the fog;
+# below, your trained blocks, with what the head says.
 
 # %% tags=["hide-input"]
 streams = {"no layer": tokens[0], "attention alone": bare[-1][0]}
@@ -605,23 +596,65 @@ for n in (4, 8, 12):
     streams[name] = stream(hopper)[n][0]
 figures.show(*drawings.likeness(picture, streams, CAP))
 
+
 # %% [markdown]
-# Watch the jacket. With no layer, most of it shone like the cap. After block 4 it has dimmed, and
-# after block 8 it has nearly gone out. What shines now is the cap: the band most of all, badge and top more
-# faintly. It's chapter 2's map, but this time your own blocks have drawn it. Nobody ever marked a cap
-# for this network; it only learned to name photographs. And the head still says "hook"!
+# Watch the jacket. With no layer, most of it shone like the cap's band. After block 4 it has dimmed,
+# and after block 8 it has nearly gone out. What shines now is the cap: the band most of all, badge
+# and top more faintly. Nobody ever marked a cap for this network; it only learned to name
+# photographs.
 #
 # Four blocks later the head says what you'd say. On the map, jacket, flag and sky have come back a
-# little, but the band outshines them all. (The black corners are the [huge
-# vectors](#How-much-does-a-block-write?). And that's one patch of one photograph.) From fog to a
-# uniform: two lines of code, twelve times over, and you wrote them.
+# little, but the band outshines them all. (The black corners have [huge
+# vectors](#How-much-does-a-block-write?) that point away from the cap's.)
+#
+# Remember how this page began? Something had to put cap and face together. Your blocks take any
+# number of tokens, so give them row 0 with the cap's patches alone, then with the face's, then with
+# both.
+
+
+# %% tags=["hide-cell"]
+def area(rows, columns):
+    """The numbers of the patches in some rows and columns, of 14 each."""
+    return [14 * row + column for row in rows for column in columns]
+
+
+def only(patches):
+    """The photograph (3, 224, 224), in which all other patches are grey."""
+    mask = torch.zeros(14 * 14)
+    mask[patches] = 1
+    mask = mask.view(14, 1, 14, 1).expand(14, 16, 14, 16).reshape(224, 224)
+    return picture * mask + 0.9 * (1 - mask)
+
+
+# %%
+cap = area(range(0, 4), range(4, 11))
+face = area(range(4, 8), range(4, 10))
+heard = {}
+for name, kept in {"cap": cap, "face": face, "both": cap + face}.items():
+    rows = [0, *(1 + patch for patch in kept)]
+    heard[name] = read(mine(start[:, rows]))
+
+# %% tags=["hide-input"]
+views = {"cap": only(cap), "face": only(face), "both": only(cap + face)}
+figures.show(*drawings.parts(views, {"yours": list(heard.values())}))
+
+# %% tags=["nbval-check-output", "remove-cell"]
+names = [name for name, _ in heard.values()]
+assert names == ["mask", "mask", "military uniform"]
+assert heard["cap"][1] < 0.2 and heard["face"][1] < 0.2 < heard["both"][1]
+print("cap and face are a uniform together, and neither is alone")
+
+# %% [markdown]
+# The cap alone might be a mask, and so might the face. Together they're a uniform, nearly as surely as
+# in the whole photograph. (That's one photograph. Try the cap with the jacket, or with sky!)
+#
+# From fog to a uniform: two lines of code, twelve times over, and you wrote them.
 #
 # ## What to take with you
 #
-# 1. Attention averages, so attention alone makes all tokens equal. *Adding* to the stream keeps
-#    their differences.
-# 2. A norm gives each branch tokens of one size. Attention lets the tokens talk, and the MLP lets
-#    each of them think.
+# 1. Attention averages, so attention alone makes all tokens equal. The plus sign keeps their
+#    differences, and the norm keeps layers from drowning them.
+# 2. Attention lets the tokens talk, and the MLP lets each of them think.
 # 3. A block is two lines of code with four parts. Take one out of a trained network, and it talks
 #    nonsense without any error.
 #
@@ -682,11 +715,12 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 # $a = b$, the output is then about as large as the input, and in a random direction, which in
 # 192 dimensions is nearly at a right angle to the stream.
 #
-# So, by Pythagoras, a layer without norms makes the stream about $\sqrt2$ times as long, and 24
-# of them roughly $\sqrt2^{\,24} = 4096$ times. With norms each step is about as long as the
-# start was: start and 24 steps, all at right angles, are $\sqrt{25} = 5$ times as long. The place
-# of the norm and the first values have to be chosen together.
-# [Chapter 4](04_vit.ipynb) has the first value of every weight in the network.
+# The pencil doubled the mean. Here the stream and what's added are like two sides of a square, so by
+# Pythagoras a layer without norms makes the stream about $\sqrt2$ times as long, and 24 of them
+# roughly $\sqrt2^{\,24} = 4096$ times. With norms each step is about as long as the start was: start
+# and 24 steps, all at right angles, are $\sqrt{25} = 5$ times as long. The place of the norm and the
+# first values have to be chosen together. [Chapter 4](04_vit.ipynb) has the first value of every
+# weight in the network.
 #
 # And the two spreads of 21%, with norms and without? Here they are for four other seeds. Then,
 # for our own 24 layers without norms, how many patches are somebody's favourite, in each of the three
@@ -718,9 +752,8 @@ for n, layer in enumerate(layers, start=1):
 print(f"equal shares, 24 layers: spread {spread(equal):.1%}")
 
 # %% [markdown]
-# With norms it's nearly the same each time. Take the table above: the stream grew to 4.7 times its
-# size, and 21% of that is about as much difference as there was at the start. The differences kept
-# their size, and only what the tokens share has grown.
+# With norms it's nearly the same each time: the differences keep their size, and only what the tokens
+# share grows.
 #
 # Without norms the spread is a matter of chance, so that the two agree on this page is a coincidence.
 # But it isn't the pencil's fog, and the last lines tell you why. With equal shares, every layer would
@@ -956,6 +989,20 @@ for name, image in images.items():
 # that the network uses these tokens as scratch paper, and that it's better to add a few
 # spare tokens for the purpose, called *registers*.
 #
+# What happens when a part is missing? Here's how large Hopper's patches are after block 12, compared
+# with the start, and their spread. The four corners are left out, because they'd drown the rest.
+
+# %% tags=["hide-input"]
+rest = [n for n in range(196) if n not in (0, 13, 182, 195)]  # no corners
+print(f"{'after block 12':15}{'size':>7}{'spread':>8}")
+for name, network in networks.items():
+    before, after = (z[:, 1:][:, rest] for z in (start, network.blocks(start)))
+    times = f"{size(after) / size(before):.1f}x"
+    print(f"{name:15}{times:>7}{spread(after):8.0%}")
+
+# %% [markdown]
+# Here's the fog without plus signs, in numbers, and the stream that grows too large without norms.
+#
 # ## Where this is in the paper
 #
 # Equations (2) and (3) and the right half of Figure 1, in section 3.1:
@@ -997,7 +1044,8 @@ for name, image in images.items():
 #
 # 1. What each takes home is an average, so they get closer together. And the more alike they
 #    are, the more evenly they share their attention, so the next average is blurrier.
-# 2. It grows by about $\sqrt2$ in each layer, to thousands of times its size. Then the scores
+# 2. Each layer adds in proportion to what's there, so the stream grows to thousands of times its
+#    size. Then the scores
 #    are so large that each token attends to a single winner, and attention hardly learns.
 # 3. $(1, -1)$, as from $(3, 1)$. A token such as $(4, 4)$ has deviation 0.
 # 4. Row 0 starts out the same for every picture, and nothing but attention brings anything of a

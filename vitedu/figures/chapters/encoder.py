@@ -252,28 +252,19 @@ def activations() -> "tuple[Figure, str]":
 def parts(
     pictures: Mapping[str, Tensor],
     guesses: Mapping[str, Sequence[tuple[str, float]]],
-    beside: Mapping[str, Sequence[str]],
 ) -> "tuple[Figure, str]":
     """What several networks say of several photographs: a row per network.
 
-    `guesses` has a (name, probability) per photograph under the network's name,
-    `beside` more columns of words under their heads, about the first of the
-    photographs `pictures`, (3, h, w) in 0..1.
+    `guesses` has a (name, probability) per photograph under the network's name;
+    `pictures` are (3, h, w) in 0..1.
     """
-    width, left, right, high, head = 500, 82, 92, 44, 118
-    wide = (width - left - right) / len(pictures)
+    width, left, high, head = 500, 82, 44, 146
+    wide = (width - left) / len(pictures)
     height = head + len(guesses) * high + 2
     figure, axes = canvas(width, height, opaque=True)
     for column, picture in enumerate(pictures.values()):
-        middle = left + (column + 0.5) * wide
-        place = middle, height - 56
-        _photograph(figure, (width, height), place, 104, picture)
-    step = right / len(beside)
-    places = [width - right + (n + 0.5) * step for n in range(len(beside))]
-    for x, words in zip(places, beside, strict=True):
-        label(axes, (x, height - head + 12), words, "black", 9.5)
-    of = f"{next(iter(pictures))}'s"
-    label(axes, (width - right / 2, height - head + 30), of, "black", 9.5)
+        place = left + (column + 0.5) * wide, height - 70
+        _photograph(figure, (width, height), place, 132, picture)
     for row, (network, said) in enumerate(guesses.items()):
         y = height - head - (row + 0.5) * high
         words = network.replace("no ", "no\n", 1)
@@ -281,14 +272,11 @@ def parts(
         for column, (name, share) in enumerate(said):
             corner = (left + column * wide + 2, y - high / 2 + 2)
             words = f"{name}\n{100 * share:.0f}%"
-            _guess(axes, corner, (wide - 4, high - 4), words, share, 9)
-        for x, column in zip(places, beside.values(), strict=True):
-            label(axes, (x, y), column[row], "black", 10)
+            _guess(axes, corner, (wide - 4, high - 4), words, share, 10.5)
     rows = "; ".join(
         f"{network}: "
         + ", ".join(f"{name} {100 * share:.0f}%" for name, share in said)
-        + "".join(f", {head} {beside[head][row]}" for head in beside)
-        for row, (network, said) in enumerate(guesses.items())
+        for network, said in guesses.items()
     )
     return figure, f"What each network says of {', '.join(pictures)}. {rows}."
 

@@ -58,8 +58,8 @@ print(f"{len(weights)} arrays, {total:,} numbers")
 # left out the eleven other blocks, which look the same.) What you haven't written yet is at
 # the edges: a `cls_token`, a `pos_embed`, and at the very end a `norm` and a `head`.
 #
-# **What's still missing between twelve blocks and a name? And how will you know that what
-# you've built is the real thing?**
+# **What does a stack of twelve blocks still need before it can name a photograph? And how will
+# you know that what you've built is the real thing?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("token", "positions", "norm", "head"))
@@ -94,9 +94,10 @@ def say(logits, labels=("hopper", "cat", "coffee")):
 # %% [markdown]
 # ## 196 vectors, one answer
 #
-# In the drawing, the boxes with white letters are the missing ones. Let's first compute them
-# one by one, with the trained weights. `images` are the three photographs of chapter 3: Grace
-# Hopper, a cat and a cup of coffee. `say` prints the most probable class for each.
+# The solid boxes in the drawing are the ones you haven't written yet. (The class token comes
+# first, then the positions.) Let's compute them one by one, with the trained weights. `images`
+# are the three photographs of chapter 3: Grace Hopper, a cat and a cup of coffee. `say` prints
+# the most probable class for each.
 
 # %%
 patches = trained.patch_embed(images)  # (b, n, d)
@@ -107,12 +108,13 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # give it?
 #
 # You could take the average. In a network that was trained for it, [the average can be just as
-# good](#The-mean-instead-of-the-class-token), but ours was trained the paper's way.
+# good](#The-mean-instead-of-the-class-token). Ours was trained as in the [ViT
+# paper](https://arxiv.org/abs/2010.11929), which borrows an idea from the language model
+# [BERT](https://arxiv.org/abs/1810.04805): put one more vector in front of the patches.
 #
-# The paper borrows an idea from the language model [BERT](https://arxiv.org/abs/1810.04805):
-# it puts one more vector in front of the patches. Think of a reporter at a meeting of the
-# patches. She hasn't seen any of the photograph herself. For twelve rounds she listens, to
-# some patches more closely than to others, and at the end you ask nobody but her.
+# Think of a reporter at a meeting of the patches. She hasn't seen any of the photograph herself.
+# For twelve rounds she listens, to some patches more closely than to others, and at the end you
+# ask nobody but her.
 #
 # This vector is called the **class token**, and it's learned. Every photograph gets the same
 # row on top of its 196. In the code, `expand` repeats it without copying.
@@ -127,12 +129,12 @@ print(tuple(patches.shape), "->", tuple(x.shape))
 # ## Read one row
 #
 # After the last block we only need the class token, row 0. But all twelve blocks have added to
-# it, and nobody knows how large it has become. One more LayerNorm, as in chapter 3, brings it
-# back to a fixed size.
+# it, and there's no telling how large it is by now. One more LayerNorm brings it back to a fixed
+# size.
 #
 # Between that row and a name there's only one linear layer, the **head**. It turns 192 numbers
 # into *logits*, a score for each of the 1,000 classes of ImageNet, a collection of labelled
-# photographs. A softmax turns the logits into probabilities.
+# photographs.
 
 
 # %%
@@ -143,8 +145,8 @@ def answer(x):
 
 
 # %% [markdown]
-# All these weights are trained, and only `pos_embed` is still missing. In chapter 3, where
-# nothing was missing, Hopper was a military uniform. And now?
+# Only `pos_embed` is still missing. With it, in chapter 3, Hopper was a military uniform. And
+# now?
 
 # %%
 say(answer(x))
@@ -154,7 +156,8 @@ say(answer(x))
 #
 # What went wrong? Attention doesn't care about order, as you know from [chapter
 # 2](02_attention.ipynb), and norm and MLP look at one token at a time. To this network a
-# photograph is now a bag of patches, and it was never trained on bags.
+# photograph is now a bag of patches, and it was never trained on bags. ([Is that really the
+# reason?](#Is-it-really-the-places?))
 #
 # ## Where was the patch?
 #
@@ -163,9 +166,8 @@ say(answer(x))
 # whatever it shows. (The class token is token 0, and the top left patch is token 1.) These
 # rows are called [**position embeddings**](#Four-kinds-of-positions).
 #
-# Say two patches of plain blue sky are the same vector, $(1, 0)$ and $(1, 0)$. Add the rows
-# $(0, 0.1)$ and $(0, 0.2)$, and they become $(1, 0.1)$ and $(1, 0.2)$. Now attention can tell
-# them apart.
+# Say two patches of plain blue sky are the same vector, $(1, 0)$. Add the rows $(0, 0.1)$ and
+# $(0, 0.2)$, and they become $(1, 0.1)$ and $(1, 0.2)$. Now attention can tell them apart.
 #
 # All images [share the table](#Whose-token-is-it?), as they share the class token. Add it, and
 # ask again:
@@ -174,16 +176,16 @@ say(answer(x))
 say(answer(x + trained.pos_embed))
 
 # %% [markdown]
-# There she is. One addition, and the names of chapter 3 are back.
+# One addition, and all three names of chapter 3 are back.
 
 # %% [markdown] tags=["predict"]
-# If you shuffle the patches, each of them gets the row of another place. In chapter 1, that
-# turned Hopper into a mortarboard. Now shuffle the table as well, in the same order. **What
-# becomes of the logits?**
+# Shuffle the patches, and each one gets the row of some other place. In chapter 1, that turned
+# Hopper into a mortarboard. Now shuffle the table as well, in the same order. **What happens to
+# the logits?**
 #
-# * as they were for the photograph
-# * as they were for the shuffled patches
-# * something else
+# * they come out as for the unshuffled photograph
+# * they come out as for the shuffled patches
+# * they become something else
 
 # %%
 order = torch.randperm(196, generator=torch.Generator().manual_seed(0))
@@ -194,9 +196,9 @@ change = answer(shuffled + table) - answer(x + trained.pos_embed)
 print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 
 # %% [markdown]
-# They're as they were for the photograph. Each patch took its own row along, so all you've
-# done is put the tokens in another order. Attention still has no sense of order, but now the
-# tokens themselves say where they come from.
+# They come out just as they did for the unshuffled photograph. Each patch took its own row
+# along, so all you've done is put the tokens in another order. Attention still has no sense of
+# order, but now the tokens themselves say where they come from.
 #
 # Nobody told the network that token 15 is just below token 1. Before training, the rows of the
 # table are random. What has it learned about places? Each map below compares one row of the
@@ -204,7 +206,7 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 
 # %% tags=["hide-input"]
 places = trained.pos_embed[0, 1:]
-figures.show(*drawings.neighbours(places, (1, 91, 140)))
+figures.show(*drawings.neighbours(places, (1, 91, 196)))
 places = F.normalize(places, dim=1)
 most_alike = (places @ places.T - 2 * torch.eye(196)).argmax(dim=1)
 across = (most_alike % 14 - torch.arange(196) % 14).abs()
@@ -213,7 +215,9 @@ print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 
 # %% [markdown]
 # Every single row is most like the row of a patch directly beside, above or below it. And in the
-# middle map you see a bright cross: the token's own row and column. Nobody drew that. The network has discovered the grid.
+# middle map you see a bright cross: the token's own row and column. (The dark bands are places
+# whose rows point more or less the other way.) Nobody drew that. The network has discovered the
+# grid.
 #
 # ## Four equations, one class
 #
@@ -227,15 +231,16 @@ print(f"most like a direct neighbour: {(across + down == 1).sum()} of 196 rows")
 # The table $\mathbf{E}_{pos}$ is added to all of them. ($N$ and the width $D$ are `n` and `d`
 # in our code.)
 #
-# Here are all four equations, box by box, with their code. This drawing runs downwards, as
-# code does.
+# Here are all four, box by box, with their code.
 
 # %% tags=["hide-input"]
 figures.show(*drawings.equations())
 
 
-def show_answers(photographs):
-    """Each photograph (b, 3, 224, 224) and the three most probable names."""
+def show_answers(model, photographs):
+    """Photographs (b, 3, 224, 224), or one's file, and three names each."""
+    if not torch.is_tensor(photographs):
+        photographs = vitedu.preprocess(trained, photographs)
     best = model(photographs.double()).softmax(dim=-1).detach().topk(3)
     named = [
         [(trained.class_names[i], p) for i, p in zip(*row, strict=True)]
@@ -246,14 +251,14 @@ def show_answers(photographs):
 
 # %% [markdown]
 # Equations (2) and (3) are the block of [chapter 3](03_encoder.ipynb), with its multi-head
-# attention (MSA). In equation (4), $\mathbf{y} = \mathrm{LN}(\mathbf{z}_L^0)$, the $L$ means
-# after the last block, and the 0 means row 0, the class token.
+# attention (MSA). The index ℓ counts the blocks, and the prime marks the tokens between a
+# block's attention and its MLP. In equation (4), $\mathbf{y} = \mathrm{LN}(\mathbf{z}_L^0)$, the
+# $L$ means after the last block, and the 0 means row 0, the class token.
 #
 # Now write it as a class. With its defaults, it's ViT-Ti/16. The parts that you wrote before
 # come from `vitedu.plain`, and so does `initialise`, which gives every weight its [first
-# value](#Initial-values-and-a-trap). It fills the matrices with random numbers, scaled so that
-# outputs are about as large as inputs, and the table with small ones. The class token and the
-# head start at zero.
+# value](#Initial-values-and-a-trap). It fills the matrices and the table of positions with
+# random numbers, while the class token and the head start at zero.
 
 # %%
 from vitedu.plain import EncoderBlock, PatchEmbedding, initialise
@@ -307,15 +312,14 @@ say(model(images))
 #
 # ## How do you know?
 #
-# Three right names are a good sign. But a network that's slightly wrong can still name a cat,
-# as you'll see, and an untrained one can't name anything. Here are three tests that don't need
-# names.
+# Three right names are a good sign. But as you'll see, a network that's slightly wrong can still
+# name a cat. Here are three tests that don't need names.
 #
 # ### A strict load
 #
-# You've just used the first test: with `strict=True`, PyTorch compares the name and the shape
-# of every array with the file. But suppose you'd made a mistake and given your ViT four heads,
-# although the trained network has three. Will PyTorch refuse?
+# You've just used the first test: with `strict=True`, PyTorch compares the name and the shape of
+# every array with the file. But suppose you'd given your ViT four heads by mistake, although the
+# trained network has three:
 
 # %% tags=["failure"]
 wrong = ViT(num_heads=4).double()
@@ -326,8 +330,8 @@ say(wrong(images))
 # "All keys matched successfully." But Hopper is now a bow tie, and the coffee is red wine.
 #
 # The number of heads appears in no shape: with three heads or with four, q, k and v are 192
-# wide. And a part that has no weights, such as a GELU or a residual addition, isn't in the
-# file at all. A strict load proves less than it seems to.
+# wide. And a part that has no weights, such as a GELU or a residual addition, isn't in the file
+# at all.
 #
 # ### The first loss
 #
@@ -344,16 +348,14 @@ print(f"loss {loss:.4f}, ln 1000 = {math.log(1000):.4f}")
 
 # %% [markdown]
 # All logits are zero, so every class gets the probability 1/1000, and the loss is $\ln 1000$,
-# whatever you show it. If you get something else, perhaps your head doesn't start at zero, or
-# you've miscounted the classes.
+# whatever you show it. If you get something else, look at your head.
 #
 # ### Somebody else's code
 #
 # The third test compares your logits with those of
 # [timm](https://github.com/huggingface/pytorch-image-models), a widely used library whose ViT
-# can load the authors' own weights. Both networks get the same photographs and the same
-# weights. The trained weights would do, but correct programs agree on *any* weights, so we take
-# random ones, and the test needs no file.
+# (here `TimmViT`) can load the authors' own weights. Correct programs agree on *any* weights, so
+# we give both networks the same random ones.
 
 # %%
 _ = torch.manual_seed(0)
@@ -366,7 +368,8 @@ logits, reference = ours(images), theirs(images)
 # %% tags=["hide-input"]
 size, difference = reference.abs().max(), (logits - reference).abs().max()
 print(f"largest logit {size:.1f}")
-print("largest difference below 1e-10 of it:", bool(difference < 1e-10 * size))
+small = bool(difference < 1e-10 * size)
+print("largest difference / largest logit below 1e-10:", small)
 assert reference.std() > 0.1 and difference < 1e-10 * size
 assert (model(images) - answer(x + trained.pos_embed)).abs().max() < 1e-8
 assert (model(images) - trained(images)).abs().max() < 1e-8
@@ -393,8 +396,9 @@ def other_code(model):
 #
 # ### Find the bug
 #
-# Now it's your turn. Here's the `forward` of another `ViT`; everything else is as in yours.
-# The file loads, and its first loss is $\ln 1000$. But its logits aren't timm's.
+# Now it's your turn. Here's the `forward` of another `ViT`; everything else is as in yours. This
+# ViT loads the file, and an untrained one has the right first loss. But the logits aren't
+# timm's.
 
 
 # %%
@@ -408,13 +412,8 @@ class Suspect(ViT):
         return self.head(y)
 
 
-suspect = Suspect().double()
-suspect.load_state_dict(weights, strict=True)
-say(suspect(images))
-
 # %% [markdown] tags=["predict"]
-# Hopper and the cat keep sensible names, but the coffee has become a coil. **Which line is
-# wrong?**
+# **Which line is wrong?**
 #
 # * the one with `expand`
 # * the one with `torch.cat`
@@ -422,15 +421,16 @@ say(suspect(images))
 # * the one with `head`
 
 # %%
-rows = torch.cat([patches, cls_token], dim=1)
-print("row 0 is the first patch:", torch.equal(rows[:, 0], patches[:, 0]))
+suspect = Suspect().double()
+suspect.load_state_dict(weights, strict=True)
+say(suspect(images))
 
 # %% [markdown]
-# The one with `torch.cat`: it puts the class token behind the patches. The answer is then read
-# from the first patch, and every token gets a position that isn't its own.
+# The one with `torch.cat`: it puts the class token at the end, after the patches. Then the
+# answer is read from the first patch, and every token gets a position that isn't its own.
 #
-# Here the coffee gave the bug away, and the other two didn't. When you test with photographs
-# that you know, don't stop at one.
+# All three answers suffer, but only the coil is plainly wrong: a tabby is a cat, too. When you
+# test with photographs that you know, don't stop at one.
 #
 # ### Six bugs, three tests
 #
@@ -441,7 +441,7 @@ print("row 0 is the first patch:", torch.equal(rows[:, 0], patches[:, 0]))
 # * *no last norm:* the head reads row 0 just as the blocks leave it
 # * *four heads:* the trained network has three
 # * *ReLU, not GELU:* in all MLPs
-# * *class token last:* it's put behind the patches, but row 0 is still read
+# * *class token last:* it comes after the patches, but row 0 is still read
 # * *tanh on logits:* a tanh comes after the head
 
 # %% tags=["hide-cell"]
@@ -474,7 +474,7 @@ for block in bugs["ReLU, not GELU"].blocks:
 
 # %% [markdown] tags=["predict"]
 # You have three tests: the strict load, the first loss, and the comparison with timm ("other
-# code"). Suppose there's time for two. **Which two tests catch all six bugs?**
+# code"). **Which two tests catch all six bugs?**
 #
 # * load and first loss
 # * load and other code
@@ -503,31 +503,32 @@ for bug, said in seen.items():
     print(f"{bug:18}" + "".join(f"{each:12}" for each in short).rstrip())
 
 # %% [markdown]
-# First loss and other code. The last four bugs change no weight's name or shape, and they
-# leave the first loss at $\ln 1000$, so of the three tests only the comparison with timm
-# notices them. But it can't see the random head: it begins by giving both networks new weights,
-# so the wrong ones are gone. The strict load finds nothing but the missing norm.
+# First loss and other code. The last four bugs change no weight's name or shape, and they leave
+# the first loss at $\ln 1000$, so only the comparison with timm notices them. But that
+# comparison begins by giving both networks new weights, so a random head is overwritten before
+# it can do any harm. The strict load finds nothing but the missing norm.
 #
 # The tanh looks harmless, because the largest logit stays the largest. But it puts [a floor
-# under the loss](#A-tanh-behind-the-head): 0.8 for ten classes, even if every answer is right.
+# under the loss](#A-tanh-after-the-head), which can then never get close to zero, even if every
+# answer is right.
 #
 # ## What's in the photograph?
 #
-# What were your guesses for the four photographs? (In the code, they're called `new`.) The first
-# three are from [TrashNet](https://github.com/garythung/trashnet), a collection of photographed
-# rubbish, and here's what your ViT says:
+# What were your guesses for the four photographs? The first three are from
+# [TrashNet](https://github.com/garythung/trashnet), a collection of photographed rubbish. In the
+# code, the four are called `new`, and `show_answers` asks your `model` for three names each:
 
 # %%
-show_answers(new[:3])
+show_answers(model, new[:3])
 
 # %% [markdown]
-# A plastic bag, half a water bottle, a wine bottle: three out of three, though we did pick
-# them. Of the bag you see only folds and a piece of its seal, and your ViT is 99% sure of it.
+# A plastic bag, half a water bottle, a wine bottle: three out of three, though we did pick them.
+# Of the bag you see only folds and a seal, but your ViT is 99% sure.
 #
 # Nobody picked the next one: it's simply the first photograph in the folder.
 
 # %%
-show_answers(vitedu.preprocess(trained, min(rubbish.rglob("*.jpg"))))
+show_answers(model, min(rubbish.rglob("*.jpg")))
 
 # %% [markdown]
 # Wrong, but a piece of a cardboard box, white, folded and printed, does look like an envelope.
@@ -543,11 +544,23 @@ show_answers(vitedu.preprocess(trained, min(rubbish.rglob("*.jpg"))))
 # * bobsled
 
 # %%
-show_answers(new[3:])
+show_answers(model, new[3:])
 
 # %% [markdown]
-# It says *bobsled*. The next two names are helmets, so you can guess why: the crew of a bobsled
-# wears helmets and bright suits, too. But where's *astronaut*, and where's the shuttle?
+# It says *bobsled*, and the next two names are helmets. The crew of a bobsled wears helmets,
+# too, so is the helmet to blame? Put a grey box over it and, to compare, one of the same size
+# over the shuttle.
+
+# %%
+covered = new[[3, 3]]  # two copies
+covered[0, :, 144:, 112:] = 0  # grey, over the helmet
+covered[1, :, :140, 160:] = 0  # over the shuttle
+show_answers(model, covered)
+
+# %% [markdown]
+# Without the helmet, *bobsled* drops to 9%, and both helmets are gone from the list. Without the
+# shuttle, they stay. So the helmet does play a part. (And the suit? Move the box.) But where's
+# *astronaut*, and where's the shuttle?
 
 # %% tags=["hide-input"]
 names = trained.class_names
@@ -559,26 +572,20 @@ print(f"space shuttle: {shuttle:.1%}, number {place} of {len(names)}")
 
 # %% [markdown]
 # ImageNet has no class for an astronaut, and a softmax has to hand out all of its 100% to the
-# names that it has. *Space shuttle* is such a name. Hopper got it as a bag of patches, but here,
-# with a shuttle right behind the astronaut, it comes twelfth.
+# names that it has. *Space shuttle* is such a name, but with a shuttle right behind the
+# astronaut, it only comes twelfth.
 #
 # <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>
 #
 # What *should* a network say here? That's [the last exercise](#Exercises), and an open problem.
 #
-# From an array of pixels to a thousand logits, every step is your own code now. In this last
-# drawing, the numbers are the chapters in which you wrote it.
-
-# %% tags=["hide-input"]
-figures.show(*drawings.yours())
-
-# %% [markdown]
-# And now **your photograph**. In the cell below, put the path of your file in place of ours.
-# (In Colab, drop it into the folder first.) Or [try it](try.md) in the browser, without code.
+# From an array of pixels to a thousand logits, every step is your own code now. So here comes
+# **your photograph**. In the cell below, put the path of your file in place of ours. (In Colab,
+# drop it into the folder first.) Or [try it](try.md) in the browser, without code.
 
 # %%
 PHOTO = rubbish / "trash/trash81.jpg"  # or "dog.jpg"
-show_answers(vitedu.preprocess(trained, PHOTO))
+show_answers(model, PHOTO)
 
 # %% [markdown]
 # We picked ours: a pale, crumpled scrap, and we'd have said *paper towel* as well. What does
@@ -622,8 +629,8 @@ show_answers(vitedu.preprocess(trained, PHOTO))
 # and why? Would it be the same if the answer were read from the mean of the patches?
 #
 # **3.** ★ What is the floor of the loss [with a tanh on the
-# logits](#A-tanh-behind-the-head) for two classes? For a
-# thousand? How sure can such a network ever be of one class in a thousand?
+# logits](#A-tanh-after-the-head) for two classes? For a thousand? How sure can such a network
+# ever be of one class in a thousand?
 #
 # **4.** ★★ Leave the patches where they are, and add the shuffled `table`. Does `say` print
 # the names of the shuffled patches, those of the photographs, or others? For which order of the
@@ -755,7 +762,6 @@ for step in 1, 2:
     print(f"step {step}: {moved} of {len(weights)} arrays have a gradient")
     optimizer.step()
 
-
 # %% [markdown]
 # A head of zeros is also how the paper begins to *fine-tune*, that is, to go on training
 # a trained network on other data. It throws the old head away and attaches a new one of
@@ -769,6 +775,21 @@ for step in 1, 2:
 # that it works equally well, but only with another learning rate: their first attempt,
 # with the learning rate of the class token, looked far worse. Keep that in mind whenever
 # two methods are compared at one fixed learning rate.
+#
+# ### Is it really the places?
+#
+# Without the table, the names were nonsense. But leaving it out does two things at once: no
+# patch says where it is, and every token lacks something that the blocks have always found in
+# it. To separate the two, add the same row to every patch, the mean of all 196:
+
+# %%
+same = trained.pos_embed.clone()
+same[:, 1:] = same[:, 1:].mean(dim=1, keepdim=True)
+say(answer(x + same))
+
+
+# %% [markdown]
+# Now all that's missing is the places, and the names are nonsense again.
 #
 # ### Four kinds of positions
 #
@@ -859,12 +880,12 @@ figures.show(*drawings.shares(groups))
 # too low, look for these two first. They're parameters of the network itself, in no layer, so
 # a count that goes from layer to layer walks past them.
 #
-# ### A tanh behind the head
+# ### A tanh after the head
 #
 # Where would such a tanh come from? Perhaps from the paper. For pre-training, the first long
 # training on a large collection, its head is linear, tanh, linear: there the tanh is *between*
-# two layers, and the logits stay unbounded. Behind the head it squeezes every logit into −1
-# to 1, and the largest stays the largest. What can be wrong with that?
+# two layers, and the logits stay unbounded. After the head, it squeezes every logit into −1 to
+# 1, and the largest stays the largest. What can be wrong with that?
 #
 # Take ten classes, say the handwritten digits, and a network that gets all of them right, as
 # clearly as a tanh allows: logit 1 for the true class, −1 for the nine others.
@@ -970,8 +991,8 @@ ViT(image_size=384).load_state_dict(weights, strict=True)
 # 1. It's learned, so it belongs to the model. With $b$ rows, each place in the batch would get
 #    a class token of its own, and the answer would depend on the place.
 # 2. The addition of the position embeddings. Nothing else knows where a patch was.
-# 3. A tanh on the logits: for ten classes, its floor is 0.8. A sigmoid or a softmax before the
-#    cross-entropy is the same kind of mistake.
+# 3. A tanh on the logits: with ten classes, the loss then can't fall below 0.8. A sigmoid or
+#    a softmax before the cross-entropy is the same kind of mistake.
 # 4. $\ln 1000$: the head starts out as zeros, so all logits are zero, and each class gets the
 #    probability 1/1000.
 # 5. A wrong number of heads, a ReLU in place of the GELU, row 0 read although the class token

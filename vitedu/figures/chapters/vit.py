@@ -182,41 +182,6 @@ def _station(
     label(axes, (left, y - 14), code, DARK, family="monospace", **start)
 
 
-def yours() -> "tuple[Figure, str]":
-    """The whole network, small: each box with the chapter that writes it."""
-    wide, high = 390, 30
-    rows = (
-        ((f"1: patches {TIMES} E", PATCHES),),
-        (("4: class token", CLASS), ("4: positions", POSITIONS)),
-        (("2: attention", ATTENTION), ("3: norms, MLP", MLP)),
-        (("4: last norm", STREAM),),
-        (("4: head", CLASS),),
-    )
-    figure, axes = canvas(410, 292)
-    middle, bottom, step, named = 205, 39, 50, []
-    label(axes, (middle, 9), "image")
-    for row, boxes in enumerate(rows):
-        y = bottom + step * row + (row > 2) * 2
-        framed = row == IN_A_BLOCK[0] - 1  # a block, with its number beside
-        room = wide - 54 if framed else wide
-        each = (room - 8 * (len(boxes) - 1)) / len(boxes)
-        for column, (words, color) in enumerate(boxes):
-            x = middle - wide / 2 + each / 2 + (each + 8) * column + framed * 10
-            box(axes, (x, y), (each, high), words, color)
-            named.append(words)
-        if framed:
-            outline(axes, (4, y - 22), (406, y + 22), STREAM, 1.2, dashed=True)
-            label(axes, (380, y), f"{TIMES} L", fontsize=13)
-        arrow(axes, (middle, y + 17), (middle, y + 34), STREAM, 1)
-    label(axes, (middle, 283), "class")
-    alt = (
-        "The whole network from the bottom up, each box with the number of "
-        f"its chapter: {'; '.join(named)}. Attention and MLP are in a frame "
-        "that is repeated L times."
-    )
-    return figure, alt
-
-
 def shares(counts: Mapping[str, Mapping[str, int]]) -> "tuple[Figure, str]":
     """Stacked bars of where the weights are, in percent of all.
 

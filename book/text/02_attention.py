@@ -57,8 +57,8 @@ jacket = int(nearest)
 figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 
 # %% [markdown]
-# The left one is the cap. But of all the patches in the photograph, the one most like it
-# isn't on the cap. It's on the jacket.
+# The left one is the cap. But of all the patches in the photograph, the one most like it is on
+# the jacket.
 #
 # In the photograph you have no trouble, because you look around. The first square sits under
 # gold braid and above a face, the second next to a name tag.
@@ -74,7 +74,7 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# The simplest way to hear from the others is an average. But if every patch gets the
+# The simplest way to hear from the others is to average them. But if every patch gets the
 # average of all, they all get the same. We'd like an average in which every patch decides for
 # itself whose numbers count.
 #
@@ -86,9 +86,9 @@ winds = {"north": 4, "east": 10, "south": 22, "west": 14}
 print(winds.get("north"), winds.get("north-north-east"))
 
 # %% [markdown]
-# You ask with a *query*, and the dictionary compares it with its *keys*. If one of them
-# is equal, you get its *value*, and otherwise nothing. That's a pity: for north-north-east
-# you'd bet on something between 4 and 10, nearer to north's 4.
+# You ask with a *query*, and the dictionary compares it with its *keys*. If one of them is
+# equal, you get its *value*, and otherwise nothing. But for north-north-east you'd bet on
+# something between 4 and 10, nearer to north's 4.
 #
 # For an answer in between, turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
@@ -180,9 +180,9 @@ figures.show(*drawings.triangle(x, weights @ x))
 # ### Three roles
 #
 # One vector isn't enough for all three roles. The dot product of tokens 1 and 3 is the same
-# from both sides, so each gives the other the same score. But a patch of her forehead may
-# want to know that there's a cap, while the cap has no use for a forehead. And what you're
-# found by needn't be what you hand over: in the dictionary, the key was a wind and the value a
+# from both sides, so each gives the other the same score. But a dark patch may want to hear
+# from the gold braid above it, while the braid has no need of dark cloth. And what you're found
+# by needn't be what you hand over: in the dictionary, the key was a wind and the value a
 # temperature. That's why every token gets three vectors, made by three matrices that the
 # network learns and all tokens share:
 #
@@ -190,8 +190,8 @@ figures.show(*drawings.triangle(x, weights @ x))
 # * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
 # * $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over?
 #
-# Let's make some up. This $\mathbf{U}_q$ turns token 1 into the query $(0, 2)$, which looks
-# for a large second number:
+# Let's make some up. This $\mathbf{U}_q$ turns the row $\mathbf{x}_1$ into the query
+# $\mathbf{x}_1 \mathbf{U}_q = (0, 2)$, which looks for a large second number:
 #
 # $$
 # \mathbf{U}_q = \begin{pmatrix} 0 & 2 \\ -2 & 0 \end{pmatrix}, \qquad
@@ -199,8 +199,7 @@ figures.show(*drawings.triangle(x, weights @ x))
 # \mathbf{U}_v = \begin{pmatrix} 1 & 0 \\ 0 & 10 \end{pmatrix}
 # $$
 #
-# Put side by side, the three matrices form a single one, $\mathbf{U}_{qkv}$, so one product
-# makes all the vectors:
+# Side by side they form one matrix, $\mathbf{U}_{qkv}$, and one product makes all the vectors:
 
 # %%
 U_q = torch.tensor([[0.0, 2], [-2, 0]])
@@ -213,7 +212,7 @@ weights = (q @ k.T / math.sqrt(2)).softmax(dim=1)
 print("shares", weights, "outputs", weights @ v, sep="\n")
 
 # %% [markdown]
-# Now token 1 takes 45% of its output from token 3, but token 3 takes only 5% from token 1.
+# Now token 1 takes 45% of its output from token 3, but token 3 takes 5% from token 1.
 # And because values are no longer the tokens themselves, the outputs have left the triangle.
 #
 # ## The equations
@@ -248,13 +247,13 @@ def attention(q, k, v):
 
 # %% tags=["nbval-check-output", "hide-cell"]
 found, weights = attention(q, k, v)
-paper = torch.tensor(
+printed = torch.tensor(  # by the cell before the equations
     [[0.11, 0.45, 0.45], [0.16, 0.67, 0.16], [0.05, 0.77, 0.19]]
 )
 assert found.shape == (3, 2)
-assert (weights - paper).abs().max() < 0.006
+assert (weights - printed).abs().max() < 0.006
 assert (weights.sum(dim=-1) - 1).abs().max() < 1e-6
-print("attention(q, k, v) gives what the pencil gave")
+print("attention(q, k, v) gives the shares that you saw above")
 
 # %% [markdown] tags=["predict"]
 # ## Why divide?
@@ -284,9 +283,8 @@ for width in (4, 64, 1024):
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# If you don't divide, you're back on a flat step: turn the query a little, and the share
-# hardly changes. If you divide, you're on the slope, where training can tell a better query
-# from a worse one.
+# If you don't divide, you're back on a flat step. If you divide, you're on the slope, where
+# training can tell a better query from a worse one.
 #
 # ## Can a network learn what to look for?
 #
@@ -306,9 +304,9 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # glyph (dashed, for the framed T). For once you know what the attention map $A$ should be:
 # in each row, 1 at the twin and 0 everywhere else.
 #
-# Nobody tells the network that. It's one attention layer with three random matrices. It
-# gets the pixels of 5,000 such puzzles, and it's told which colours were right. A value has
-# six numbers, one per colour, and the largest number in a patch's average is its answer.
+# Nobody tells the network that. It's one attention layer, whose three matrices start out
+# random. It gets 5,000 such puzzles, and it's told which colours were right. A value has six
+# numbers, one per colour, and the largest number in a patch's average is its answer.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -325,8 +323,8 @@ def look(x, U_q, U_k, U_v):
 
 
 # %% [markdown]
-# The folded code trains it, in seconds. Below, one triangle marks the row of the framed T,
-# and the other the column of its twin.
+# The folded code trains it. Below, one triangle marks the row of the framed T, and the other
+# the column of its twin.
 
 # %% tags=["hide-input"]
 x, x_unseen = (patchify(each.images / 255, 8) for each in (puzzles, unseen))
@@ -371,20 +369,21 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# A patch avoids itself by its colour. In the last line, the "others" have the wrong glyph,
-# and they're far behind. The patch itself has the right glyph, but its colour counts against
-# it: on average it scores −8, and its twin 6.
+# A patch avoids itself by its colour. In the last line, the "others" have the wrong glyph, and
+# they're far behind. The patch itself has the right glyph, but its colour counts against it.
 #
-# That takes two matrices. With a single one for queries and keys, at least one of any two
-# twins [couldn't avoid itself](#Solutions).
+# That takes two matrices. If one matrix made both query and key, at least one twin in every
+# pair would score itself at least as high as the other: of their keys $\mathbf{k}_1$ and
+# $\mathbf{k}_2$, $\mathbf{k}_1 \cdot \mathbf{k}_2$ can't be larger than both
+# $\mathbf{k}_1 \cdot \mathbf{k}_1$ and $\mathbf{k}_2 \cdot \mathbf{k}_2$.
 #
-# Now watch the map. At step 40 patches take more from themselves than at the start: some are
-# in the trap. Then they climb out. In the end the map is right, for a puzzle that the network
-# has never seen, and all it was ever told is colours.
+# At step 40, patches take more from themselves than at the start: some are in the trap. Then
+# they climb out. In the end the map is right, for a puzzle that it's never seen, and
+# all it was ever told is colours.
 #
 # ## To attention, a picture is a bag
 #
-# There's something attention can't know. Shuffle the patches of the puzzles:
+# What if you shuffle the patches of the puzzles?
 
 # %%
 order = [3, 15, 6, 0, 9, 12, 2, 5, 14, 8, 1, 11, 4, 13, 7, 10]
@@ -401,15 +400,14 @@ print("the same answers, in shuffled order:", same)
 #
 # ## Several questions at once
 #
-# Shares add up to 100%, so attention gives a patch a single average. Suppose it needs to
-# hear from two others, and takes half from each. If the first number of their values is three
-# and seven, it gets five, and from four and six it gets five again. Longer values don't help:
-# all their numbers are averaged with the same shares. With two attentions side by side, it
-# could get both.
+# Shares add up to 100%, so attention gives a patch a single average. Suppose a patch needs a
+# number from each of two others. One has 3, the other 7, and with half shares it gets 5. Had
+# they been 4 and 6, it would get 5 again. With two attentions side by side, it could get both.
 #
-# Each of the two is called a *head*, and has three matrices of its own. The heads' outputs
-# are set side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes them. This is
-# *multi-head self-attention*, MSA:
+# Each of the two is called a *head*, and has three matrices of its own. (The network's own
+# head, which names the class, is something else.) The heads' outputs are set side by side, and
+# one more learned matrix, $\mathbf{U}_{msa}$, mixes them. This is *multi-head self-attention*,
+# MSA:
 #
 # $$
 # \text{MSA}(\mathbf{z}) = [\text{SA}_1(\mathbf{z}); \dots; \text{SA}_k(\mathbf{z})]
@@ -473,8 +471,7 @@ print(f"head by head or all at once: the same {alone.numel():,} outputs")
 # ## Inside a trained network
 #
 # Now let's open ViT-Ti/16, which named the portrait in chapter 1. Its tokens know their
-# positions, and pass through twelve *blocks* (the dashed frame in the drawing at the top),
-# each with three heads.
+# positions, and pass through twelve *blocks*, each with three heads.
 
 # %%
 model = load("ViT-Ti/16")
@@ -482,12 +479,11 @@ model = load("ViT-Ti/16")
 
 # %% [markdown] tags=["predict"]
 # To compare two tokens, we take the cosine of the angle between them: 1 if they point the same
-# way, 0 at a right angle. The map shows it for the framed piece of the cap and every other
-# patch; the table averages over pairs of dark patches.
+# way, 0 at a right angle.
 #
 # When a patch has just become a token, it knows only its own pixels, so cap and jacket are
-# alike: both are dark. Then block after block lets it look around, and we stop two thirds of
-# the way up. **What is the cap's patch most like after block 8?**
+# alike: both are dark. Then block after block lets it look around. **What is the cap's patch
+# most like after block 8?**
 #
 # * the whole picture: averages of averages leave no differences
 # * all dark cloth, the jacket's too
@@ -556,13 +552,14 @@ figures.show(*photos.maps(picture, maps_of(shown), label, alt, marked=(2, 5)))
 table(shown)
 
 # %% [markdown]
-# The rest of its own cap, its dark band above all. *Times E* shows the tokens just made: the
-# jacket is as bright as the cap. After block 8 the jacket has gone dark. What has the cap's
-# patch heard?
+# The rest of its own cap, its dark band above all. When the tokens have just been made (*times
+# E*), the jacket is as bright in the map as the cap; after block 8 it isn't. The table averages
+# over pairs: seven dark patches of the cap with each other, and with the jacket's dark ones
+# (mean pixel below 0.12). What has the cap's patch heard?
 #
 # ## What the cap looks at
 #
-# Let's open the attention maps, which `record_attention` collects:
+# `record_attention` collects the attention maps:
 
 # %%
 with record_attention(model) as maps, torch.no_grad():
@@ -571,8 +568,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 # %% [markdown]
 # That's one picture, three heads, and 197 rows and columns: the *class token* of chapter 4
-# comes first, then the 196 patches. Here's the cap's row in an early block, the second, and in
-# block 8, [chosen from all twelve](#Why-block-8?).
+# comes first, then the 196 patches. Here's the cap's row in block 2, and in block 8, which of
+# all twelve [tells cap and jacket apart most clearly](#Why-block-8?).
 
 # %%
 token = cap + 1
@@ -585,19 +582,21 @@ rows = {
 }
 alt = """What the cap's patch looks at, three heads each of two blocks. Block 2:
 head 1 at the patch to the left, head 2 at itself and at dark cloth, head 3 to
-the right. Block 8: braid, brim and far end of the cap."""
+the right. Block 8: braid, brim and both ends of the cap."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
-# In block 2, the first head looks to the left, and the third to the right. Nobody told them
-# to, and yet they do it [for other patches and photographs](#All-thirty-six-maps), too. The
-# second head looks at dark cloth, even the jacket's.
+# In block 2, the first head looks to the left, and the third to the right, and they do so [in
+# other photographs](#All-thirty-six-maps), too. The second looks at dark cloth, even the
+# jacket's.
 #
-# Block 8 is about content. Each head finds another part of the cap: the braid, the brim, the
-# far end. Do the other pieces of the cap take home much the same?
+# In block 8, each head finds another part of the cap: the braid, the brim, both ends. Is that
+# content, or just up, down and sideways? In [the second reading](#All-thirty-six-maps), a lens
+# of her glasses finds the other lens, and a star finds other stars. It looks like content.
 #
-# What attention returns is added to the tokens. Here's how similar the tokens were before
-# block 8, and how similar the additions are:
+# Do the cap's other patches come away with much the same? What attention returns is added to
+# the tokens. Here's how similar the tokens were before block 8, and the vectors that its
+# attention adds:
 
 # %% tags=["hide-input"]
 names = ("after block 7", "added in block 8")
@@ -610,9 +609,12 @@ table(added)
 
 # %% [markdown]
 # They do. Earlier blocks had already told the cap from the jacket, but the cap's braid and
-# crown weren't much like its band. What block 8 adds is much alike all over the cap, and
-# something else for the jacket. The square that you couldn't tell from a piece of the jacket
-# seems to have found out what it's a piece of, and nobody ever told it where a cap ends.
+# crown weren't much like its band. What attention adds in block 8 is much the same all over the
+# cap; the jacket gets something else. The addition spills onto her forehead and temples, so the
+# cap's edge shows better in the earlier map, after block 8.
+#
+# The square that you couldn't tell from a piece of the jacket seems to have found out what it's
+# a piece of, and nobody ever marked a cap for this network.
 #
 # That's one photograph, and the second reading checks [whether it was
 # attention](#Was-it-attention?). On the site, you can point at any patch below.
@@ -775,8 +777,8 @@ figures.show(*photos.maps(picture, panels, label, alt, marked=(12, 1)))
 # instead of likeness. With the mean subtracted, dark is negative, dark times dark is
 # positive, and the jacket finds its own kind.
 #
-# Nobody taught this layer anything, and its map still shows a jacket. A map that picks
-# out an object is no proof that something has been learned.
+# Nothing in this layer was trained, and its map still shows a jacket. A map that picks out an
+# object is no proof that something has been learned.
 #
 # ### The wrong root
 #
@@ -902,8 +904,8 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 # 2024](https://arxiv.org/abs/2309.16588)). [Chapter 15](15_inside.ipynb) looks into our
 # corners.
 #
-# Three of these heads look in one direction. Here's the share that they take from that
-# neighbour, averaged over all patches of a photograph:
+# Three of these heads look in one direction. Their yellow neighbour gets far more than 6%.
+# Here's the share that they take from it, averaged over all patches of a photograph:
 
 
 # %% tags=["hide-input"]
@@ -992,10 +994,10 @@ figures.show(*drawings.heads(picture, rows, alt))
 # 1. Wide queries have large scores, so one key would get nearly everything from the start.
 #    There the softmax is flat, and training can't tell a better query from a worse one.
 # 2. A token's query would also be its key. Call it $\mathbf{k}_1$, and its twin's
-#    $\mathbf{k}_2$. Both give each other the score $\mathbf{k}_1 \cdot \mathbf{k}_2$, which
-#    can't be larger than both $\mathbf{k}_1 \cdot \mathbf{k}_1$ and
-#    $\mathbf{k}_2 \cdot \mathbf{k}_2$. So at least one of the two finds itself at least as
-#    easily as its twin.
+#    $\mathbf{k}_2$. As $(\mathbf{k}_1 - \mathbf{k}_2) \cdot (\mathbf{k}_1 - \mathbf{k}_2)$ is
+#    never negative, $\mathbf{k}_1 \cdot \mathbf{k}_2$ is at most the mean of
+#    $\mathbf{k}_1 \cdot \mathbf{k}_1$ and $\mathbf{k}_2 \cdot \mathbf{k}_2$, and can't be
+#    larger than both. At least one of the twins couldn't avoid itself.
 # 3. One softmax returns one average. Where you need two values, it gives you their mixture.
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
 # 5. To the pieces of the cap, vectors that point nearly the same way; to the jacket's, something

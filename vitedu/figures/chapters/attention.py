@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import ATTENTION, DARK, MAP, STREAM, TINTS
-from vitedu.figures.photos import LEVELS, draw_picture, frame_patch
+from vitedu.figures.photos import draw_picture, frame_patch
 from vitedu.figures.schematic import (
     arrow,
     box,
@@ -31,7 +31,8 @@ GREENS = ("#1d7a72", "#2b7d43", "#4c7a1e", "#35684c")
 LIGHTER = ("#8cc9c3", "#95cfa6", "#b7d68f", "#84b398")  # for the second head
 MOST = 0.06  # share of attention from which on a map is as bright as can be
 GHOST = 0.55  # of the photograph, where a map over it is dark
-LIT = 0.15  # of the photograph, where a map over it is bright
+LIT = 0.1  # of the photograph, where a map over it is bright
+GREYS = 8  # of the photograph below a map: few keep the PNG small
 
 
 def answers(
@@ -412,10 +413,10 @@ def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
     bright = shares.clamp(max=1)
     bright = bright.repeat_interleave(pixels, 0).repeat_interleave(pixels, 1)
     color = torch.tensor(colormaps[MAP](bright.numpy())[..., :3])
-    through = (LIT + (GHOST - LIT) * (1 - bright) ** 3)[..., None]
+    through = (LIT + (GHOST - LIT) * (1 - bright) ** 6)[..., None]
     lighter = ghost.clamp(min=0).sqrt()[..., None]  # dark cloth has folds, too
-    mixed = (1 - through) * color + through * lighter
-    return ((mixed * LEVELS).round() / LEVELS).numpy()
+    grey = (lighter * GREYS).round() / GREYS  # rounded here: colours stay MAP's
+    return ((1 - through) * color + through * grey).numpy()
 
 
 def _cells(

@@ -75,7 +75,7 @@ def pairs(
 
 
 def two_numbers() -> "tuple[Figure, str]":
-    """Invented photographs, and two boundaries: by means, and with weights."""
+    """Invented photographs, and two boundaries: by means, and by weights."""
     points = torch.tensor([*GLASS, *PAPER])
     sides = torch.tensor([1.0] * len(GLASS) + [-1.0] * len(PAPER))
     glass, paper = means = points.view(2, -1, 2).mean(dim=1)
@@ -86,7 +86,7 @@ def two_numbers() -> "tuple[Figure, str]":
     counts = []
     for axes, title, weights, bias in (
         (panels[0], "nearest mean", apart, -means.mean(dim=0) @ apart),
-        (panels[1], "with weights", fitted[:2], fitted[2]),
+        (panels[1], "formula's weights", fitted[:2], fitted[2]),
     ):
         wrong = (points @ weights + bias) * sides < 0
         for color, kind in ((PATCHES, "glass"), (RIVAL, "paper")):
@@ -140,7 +140,7 @@ def recipe() -> "tuple[Figure, str]":
             "scores.argmax(dim=1)",
         ),
     )
-    column(axes, 180, 330, steps, top=400)
+    column(axes, 180, 350, steps, top=400, is_bold=True)
     alt = (
         "The classifier, four boxes from top to bottom, each with its line of "
         "code: photographs become features x in the frozen ViT; whitened, and "
@@ -255,7 +255,7 @@ def slide(
     Its colour is that of the name it was given; a wrong one is in red.
     """
     _, height, width = picture.shape
-    figure, axes = chart(WIDTH, WIDTH * height / width + 0.5)
+    figure, axes = chart(WIDTH, WIDTH * height / width + 0.7)
     draw_picture(axes, picture)
     axes.axis("off")
     names = list(dict.fromkeys(sorted(truths, key=truths.count, reverse=True)))
@@ -276,6 +276,7 @@ def slide(
 
     handles = [Patch(color=colors[name], label=name) for name in names]
     look = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncol": 3}
+    look["title"] = "named by the network"
     axes.legend(handles=handles, frameon=False, fontsize=11, **look)
     right = sum(x == y for x, y in zip(given, truths, strict=True))
     listed = ", ".join(f"{given.count(name)} {name}s" for name in names)

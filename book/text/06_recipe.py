@@ -919,7 +919,7 @@ assert len(sized) == 3
 assert 1.6 < gain / (single_error / 3**0.5) < 2
 
 # %% [markdown]
-# It knows five points more of its own pictures, and of the others about one point more. That's
+# It knows four points more of its own pictures, and of the others about one point more. That's
 # less than two errors of such a difference, so by the rule it's nothing. If size helps here, it
 # helps little. The larger network's gap is the wider one, and by our guess it's variety's turn.
 #

@@ -168,14 +168,14 @@ def omissions(rows: Sequence[Omission]) -> "tuple[Figure, str]":
     axes.set(xlim=(0, 105), ylim=(len(rows) - 0.5, -0.6))
     axes.set_xticks([0, 50, 100], ["0", "50%", "100%"], fontsize=11)
     axes.set_xlabel(
-        "distance from the undisturbed run, in % of its way", fontsize=11
+        "from the undisturbed run, in % of its own distance", fontsize=11
     )
     look = {**beside, "va": "bottom", "color": DARK}
     note(axes, "digits\nread", (1, -0.6), (44, 0), **look)
     bare(axes)
     alt = (
-        "How far a run ends from the undisturbed one, in percent of the way "
-        "that this one went, and how many test digits it gets right: "
+        "How far a run ends from the undisturbed one, in percent of the "
+        "distance that this one went, and how many test digits it gets right: "
     )
     return figure, f"{alt}{'; '.join(told)}."
 

@@ -7,10 +7,10 @@ import vitedu
 # %% [markdown]
 # # Images as words
 #
-# Let's start with something that works. The book's package, `vitedu`, holds a trained
-# Vision Transformer (*ViT* for short) and a photograph. It takes four lines to ask the
-# model what it sees. In the model's name, *Ti* stands for tiny. What the 16 stands for, you'll
-# see in a minute.
+# Let's start with something that works. The book's package, `vitedu`, holds a trained Vision
+# Transformer (*ViT* for short) and a photograph. It takes four lines to ask the model what it
+# sees. Its name is ViT-Ti/16: *Ti* stands for tiny, and what the 16 stands for, you'll see in a
+# minute.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -60,7 +60,8 @@ figures.show(*drawings.answers(small, guesses, seen))
 figures.show(*figures.network("patches"))
 
 # %% [markdown]
-# The drawing shows the whole network, from the bottom up. Today we build the filled box.
+# The drawing shows the whole network, from the bottom up, with only 16 patches. Today we build
+# the filled box; the other names, and the $L$, can wait.
 #
 # ## Cut it up
 #
@@ -68,12 +69,12 @@ figures.show(*figures.network("patches"))
 # the ViT ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)) has an answer
 # that's almost rude: put a square grid over the picture and cut.
 #
-# We cut a square out of the photograph, shrink it to 224×224 pixels, and keep it for the
-# whole book. It's a wider square than `classify` cuts, so percentages will differ a little.
-# `picture` is a tensor with the axes `c` (its channels: red, green, blue), `h` (rows) and `w`
-# (columns), and its numbers go from 0 to 1.
+# We cut a square out of the photograph, shrink it to 224×224 pixels, and keep it for the whole
+# book. `picture` is a tensor with the axes `c` (its channels: red, green, blue), `h` (rows) and
+# `w` (columns), and its numbers go from 0 to 1.
 
 # %% tags=["hide-cell"]
+# a wider square than `classify` cuts, so percentages will differ a little
 square = photo.crop((0, 20, 512, 532)).resize((224, 224))
 picture = torch.tensor(np.array(square)).permute(2, 0, 1) / 255
 print(tuple(picture.shape))
@@ -114,10 +115,9 @@ figures.show(*photos.pictures(panels, seen))
 # Image is Worth 16x16 Words*: the size of a word, not the number of words.
 
 # %% [markdown] tags=["predict"]
-# If you shuffle the words of a sentence, you can often still tell what it was about. So
-# let's shuffle patches: four large ones, then 49 smaller ones, then our 196. For each size, we
-# show the model twenty shuffled pictures, take the name that it gives most often, and average
-# how sure it is of that name. **When does it stop seeing a uniform?**
+# Let's shuffle the patches: four large ones, then 49 smaller ones, then our 196. For each size
+# we try twenty shuffles. Under the picture is the name that came first most often, and its
+# probability, averaged over all twenty. **When is that name no longer a uniform?**
 #
 # * with 4 patches
 # * with 49
@@ -147,22 +147,21 @@ assert four[1] == "military uniform" and many[2] > four[2]
 print("surer of the mortarboard in 196 pieces than of the uniform in four")
 
 # %% [markdown]
-# By 49 it has stopped. In the middle panel (one of the twenty), you can still hunt for her: half
-# a pair of glasses here, the ribbons there. But the model settles for a mortarboard, the flat
-# cap of a graduation. With 196 patches there's hardly anything left to find, and yet the model
-# is no less sure. So a high percentage doesn't mean that it sees what you see.
+# Already with 49. In the middle panel, one of the twenty shuffles, you can still hunt for her:
+# half a pair of glasses here, the ribbons there. But the model's commonest answer is a
+# mortarboard, the flat cap of a graduation. With 196 patches there's hardly anything left to
+# find, yet the model is no less sure. A high percentage doesn't mean that it sees what you see.
 #
-# The order counts, then, but nothing inside a patch says where it belongs. Pile up the patches
-# of the portrait, or those of the last panel, and you get the same heap. So each patch will
-# have to be told where it was ([chapter 4](04_vit.ipynb)).
+# The order counts, then, but nothing inside a patch says where it belongs. Each patch will have
+# to be told ([chapter 4](04_vit.ipynb)).
 #
 # ## Unroll each patch
 #
-# A Transformer wants each word as one flat row of numbers. So in which order do you
-# unroll a patch? First all its red, then all its green? Or pixel by pixel?
+# A Transformer wants each word as one flat list of numbers. In which order do you unroll a
+# patch? First all its red, then all its green? Or pixel by pixel?
 #
-# Try it on an image in which every number says where it comes from: hundreds for the
-# channel, tens for the row, ones for the column.
+# Try it on an image in which every number says where it comes from: hundreds for the channel,
+# tens for the row, ones for the column. Its four patches have 2×2 pixels each.
 
 # %%
 channel = 100 * torch.arange(2)[:, None, None]
@@ -175,15 +174,12 @@ figures.show(*drawings.numbered(image, 2))
 
 
 # %% [markdown]
-# Read the first row: 0, 100, 1, 101. At each pixel you take all its channels, then you
-# step one pixel to the right, and at the end of the line you go down to the next. *Row,
-# column, channel.* Any fixed order would do. We take the one in the authors' weight files.
+# Read the first flat patch drawn there: 0, 100, 1, 101. At each pixel you take all its channels,
+# then you step one pixel to the right, and at the end of the row you go down to the next. *Row,
+# column, channel.* Any fixed order would do; we take the one in the authors' files.
 #
 # In code it's a single line, with `rearrange` from a small library called
-# [einops](https://einops.rocks). You write down the axes by name, with `b` for the images of
-# a batch. On the left of the arrow, brackets split an axis: `(gh p)` turns the height into
-# `gh` patches of `p` rows. On the right, brackets join axes, and the last name in them changes
-# fastest. So `(p q c)` is our row, column, channel.
+# [einops](https://einops.rocks). You name the axes before and after:
 
 
 # %% tags=["teaches"]
@@ -194,14 +190,24 @@ def patchify(images, patch_size):
 
 
 # %% [markdown]
-# The model was trained on pixels from −1 to 1, so stretch Hopper to that range, make her
-# a batch of one, and cut.
+# Left of the arrow, `b` counts images, and brackets split an axis: `(gh p)` turns the height
+# into `gh` patches of `p` rows, `(gw q)` the width into `gw` patches of `q` columns. Right of
+# it, brackets join axes, and the last name in them counts fastest, like the ones digit of a
+# number. `(gh gw)` numbers the `n` patches in reading order, and `(p q c)` is our row, column,
+# channel.
+#
+# The model was trained on pixels from −1 to 1. Stretch Hopper to that range, make her a batch
+# of one, cut, and print two pixels of the first patch:
 
 # %%
 x = 2 * picture[None] - 1  # (b, c, h, w)
 flat = patchify(x, 16)  # (b, n, p*p*c)
 print(tuple(x.shape), "->", tuple(flat.shape))
 print([f"{number:.2f}" for number in flat[0, 0, :6]], "...")
+
+# %% [markdown]
+# In both pixels the third number, blue, is the highest: you're looking at the dark blue of the
+# flag.
 
 # %% tags=["nbval-check-output", "remove-cell"]
 by_loop = [each.permute(1, 2, 0).flatten() for each in cut(x[0], 16)]
@@ -213,13 +219,12 @@ print("the loop and the pattern: the same 196 rows of 768 numbers")
 # %% [markdown] tags=["predict"]
 # ## Ask each patch questions
 #
-# Those six numbers are the first two pixels of the portrait's first patch. A language model
-# would now look its word up in a table and find a learned vector. With patches that can't
-# work, because you'll practically never meet the same 768 numbers twice.
+# A language model looks each of its words up in a table and finds a learned vector. With
+# patches that can't work, because you'll practically never meet the same 768 numbers twice.
 #
-# So ask the patch questions. How bright are you? How much brighter on the right than on
-# the left? A question is a list of factors, one for each number in the patch. Multiply each
-# number by its factor, add up, and there's the answer.
+# Instead, let's ask each patch some questions. How bright are you? How much brighter on the
+# right than on the left? A question is a list of factors, one for each number in the patch.
+# Multiply each number by its factor, add up, and there's the answer.
 #
 # Pick up a pencil. Here are three patches of 2×2 grey pixels:
 #
@@ -238,27 +243,13 @@ questions = torch.tensor([[1, -1], [1, 1], [1, -1], [1, 1]])
 print((three @ questions).tolist())
 
 # %% [markdown]
-# Each column of `questions` is a question, and each row of the result has the two answers of
-# one patch. The middle patch has a sharp edge, and its second answer says so. The last patch
-# is the same all over, so its second answer is 0.
+# Each column of `questions` is a question, and the result has a pair of answers for each patch.
+# The middle patch has a sharp edge, and its second answer says so.
 #
 # That's the whole step. Write $D$ questions side by side as the columns of a matrix
-# $\mathbf{E}$, and each patch becomes the list of its $D$ answers. This list is its
-# *token*, the vector that the Transformer reads. And nobody makes the questions up:
-# they're learned. In the paper it's a part of equation (1):
-#
-# $$
-# \mathbf{x}_p^i\,\mathbf{E} \qquad \text{with} \quad
-# \mathbf{x}_p^i \in \mathbb{R}^{P^2 C}, \quad
-# \mathbf{E} \in \mathbb{R}^{(P^2 C) \times D}, \quad i = 1, \dots, N
-# $$
-#
-# $\mathbf{x}_p^i$ is flat patch number $i$ of $N$. The small $p$ just says "patch"; the large
-# $P$ is its side in pixels, and $C$ is the number of channels. So $P^2 C$ follows from how
-# you cut (here it's 768), while $D$ is yours to choose: it's the width of the network, 192 in
-# ViT-Ti.
-#
-# Here's the step in one picture, with three patches and the $\mathbf{E}$ of the real model.
+# $\mathbf{E}$, and each patch becomes the list of its $D$ answers. This list is its *token*, the
+# vector that the Transformer reads. And nobody makes the questions up: they're learned. Here's
+# the step in one picture, with the $\mathbf{E}$ of the real model:
 
 # %% tags=["hide-input"]
 with torch.no_grad():
@@ -267,16 +258,29 @@ figures.show(*drawings.embedding(picture, products))
 
 
 # %% [markdown]
+# Three flat patches go in with 768 numbers each and come out with 192. In the paper, this is
+# part of equation (1):
+#
+# $$
+# \mathbf{x}_p^i\,\mathbf{E} \qquad \text{with} \quad
+# \mathbf{x}_p^i \in \mathbb{R}^{P^2 C}, \quad
+# \mathbf{E} \in \mathbb{R}^{(P^2 C) \times D}, \quad i = 1, \dots, N
+# $$
+#
+# $\mathbf{x}_p^i$ is flat patch number $i$ of $N$, $P$ is the side of a patch in pixels, and $C$
+# the number of channels. So $P^2 C$ follows from how you cut. But $D$, the length of a token, is
+# yours to choose. It's called the *width* of the network.
+#
 # ## A convolution asks them all
 #
-# Look for $\mathbf{E}$ in the code of a ViT, and you'll usually find a convolution instead. A
-# convolution lays a small array of weights, its *kernel*, on the picture, multiplies each
-# number by the weight on top of it, and adds up. That's one question, asked in one place. Then
-# the kernel moves on and asks the same question again.
+# In the code of a ViT, you'll usually find a convolution in place of $\mathbf{E}$. It cuts and
+# multiplies in one call, and PyTorch has a fast one. A convolution lays a small array of
+# weights, its *kernel*, on the picture, multiplies each number by the weight on top of it, and
+# adds up: one question, asked in one place.
 #
-# Make the kernel as large as a patch and move it by a whole patch at a time (its *stride*),
-# and it asks every patch once. So each kernel is a column of $\mathbf{E}$, folded back into
-# the shape of a patch. That makes it a sliding window after all, but one that never looks
+# Make the kernel as large as a patch and move it by a whole patch at a time (its *stride*), and
+# it asks every patch once. Each kernel is then a column of $\mathbf{E}$, folded back into the
+# shape of a patch. There is a sliding window in this network after all, but it never looks
 # across the edge of a patch.
 
 
@@ -296,8 +300,9 @@ class PatchEmbedding(nn.Module):
 
 # %% [markdown]
 # Give your class the weights that the real model learned. They come with a *bias*: one constant
-# per question, added to its answer. The last line asks whether the matrix gives the same tokens
-# as the convolution.
+# per question, added to its answer. To get $\mathbf{E}$, unroll each kernel like a patch, in the
+# order `(p q c)`. The last line asks whether the matrix gives the same tokens as the
+# convolution.
 
 # %%
 embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
@@ -325,15 +330,15 @@ print("computed in double precision, equal to 12 decimals")
 #
 # ## Right shape, wrong numbers
 #
-# Here's a mistake that you'll meet in real code, and it raises no error: keep the channel in
-# front, `(c p q)`, as you'd naturally do in PyTorch. The first row of the numbered image would
-# then begin with 0, 1, 10, 11. It's still the first patch, but read channel by channel.
+# Here's a mistake that raises no error: keep the channel in front, `(c p q)`, as PyTorch does.
+# The first flat patch of the numbered image would then begin with 0, 1, 10, 11. It has the same
+# numbers, but channel by channel.
 
 # %% [markdown] tags=["predict"]
-# But the real model's $\mathbf{E}$ expects `(p q c)`. So let's try: every patch stays in its
-# place, only the numbers inside it are in the wrong order. A function called `answer`, in a
-# hidden cell, sends the tokens through the rest of the model. **What will it call Grace Hopper
-# now?**
+# But when you made $\mathbf{E}$, you unrolled its kernels in the order `(p q c)`. With
+# `(c p q)`, every patch stays in its place, but the numbers inside it meet the wrong factors.
+# The function `answer` (folded below) sends the tokens through the rest of the model. **What
+# will it call Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -360,8 +365,8 @@ for name, probability in answer(channel_first @ E + bias, top=2):
 
 
 # %% [markdown]
-# A window shade, and it's sure. What does it see? To find out, turn the rows back into a
-# picture. `paste` does it with the pattern of `patchify`, read from right to left.
+# A window shade, and it's sure. To see why, turn the flat patches back into a picture. `paste`
+# does it with the pattern of `patchify`, read from right to left.
 
 
 # %%
@@ -385,21 +390,23 @@ seen = (
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# There it hangs, slats and all: in each patch, red, green and blue are now three bands, one
-# below another. And it's nearly grey, because three reds in a row are read as the red, green
-# and blue of one pixel. The network is fine. It read exactly what you wrote.
+# There it hangs, slats and all. This is what the network got: cut the striped picture correctly,
+# and you have the very numbers you fed it. In each patch, red, green and blue are now three
+# bands, one below another. It's nearly grey, because three neighbouring reds are read as the
+# red, green and blue of one pixel.
 #
-# If you train from scratch, though, this order is harmless: training simply learns
-# $\mathbf{E}$ [with its rows in that order](#Reshape-and-permute-by-hand).
+# If you train from scratch, though, this order is harmless: training simply learns $\mathbf{E}$
+# [with its factors in that order](#Reshape-and-permute-by-hand).
 #
-# > **Remember.** A shape says how many numbers there are, not which. Test every
-# > reordering on an image with numbered pixels.
+# > **Remember.** A shape tells you how many numbers there are, not where each came from. Test
+# > every reordering on an image with numbered pixels.
 #
 # ## What the real model asks
 #
-# Now open the real model. It learned 192 questions, and each is a kernel of 16×16 pixels in
-# three channels: a small colour picture. So here's the whole of $\mathbf{E}$. The *liveliest*
-# questions come first, those whose answers vary most over the patches of five photographs.
+# The real model learned 192 questions, and each is a kernel of 16×16 pixels in three channels: a
+# small colour picture. Here's the whole of $\mathbf{E}$. The *liveliest* questions come first,
+# those whose answers vary most over the patches of five photographs, Hopper's included. A
+# question's number is its column in $\mathbf{E}$, counted from 0.
 
 # %% tags=["hide-input"]
 names = ("hopper", "cat", "coffee", "astronaut", "rocket")
@@ -417,14 +424,14 @@ seen = (
 figures.show(*drawings.kernels(filters, liveliest, 3, seen))
 
 # %% [markdown]
-# Grey means "this pixel doesn't count", and each tile has its own scale. In the first
-# row you can read a few: plain colours, soft shadings. Further down it's mostly confetti.
+# Grey means "this pixel doesn't count", and each tile has its own scale. In the first row you
+# can read a few; further down it's mostly confetti.
 #
 # Look at the three large ones. **What do they ask?** Put it in words, and then let Hopper's
 # patches answer. Each question has its own column in the tokens, with one answer per patch.
 # Put that column back on the grid of patches, and you get a picture again.
 
-# %%
+# %% tags=["hide-cell"]
 maps = rearrange(tokens[0], "(gh gw) d -> d gh gw", gh=14)
 print(tuple(tokens.shape), "->", tuple(maps.shape))
 
@@ -446,22 +453,23 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 
 
 # %% [markdown]
-# Question 113 asks *are you warm or blue?* The loudest yes comes from her cheek, the loudest
-# no from the wall. And on the map, there she is, in one number per patch.
+# Question 113 asks *are you warm or blue?* The loudest yes comes from a patch of skin, the
+# loudest no from the blue wall. And on the map, there she is, in one number per patch.
 #
-# Question 30 resembles your pencil question: *how much brighter are you on the right?* The left
-# edge of her shirt says yes, the right edge of her collar says no. (That's not all it asks, as
-# [the second reading](#Do-they-ask-that?) shows.) And question 75 asks *how much brighter are
-# you at the top?*
+# Question 30 is roughly the one you did in pencil: *how much brighter are you on the right?*
+# ([Only roughly](#Do-they-ask-that?), because it also dislikes bright tops.) And question 75
+# asks *how much brighter are you at the top?*
+#
+# The maps of these two look like noise, but they show edges: the plain wall, at the upper right,
+# is grey, and patches where light meets dark stand out.
 
 # %% [markdown] tags=["predict"]
 # ## How many answers does it need?
 #
-# You've made the tokens, so the rest of the real model can take over. But does it need all
-# 192 answers? First, every patch keeps only its answers to the three liveliest questions. To
-# every other question, all patches now give the same answer, their average, so it no longer
-# tells them apart. Then more questions come in, the liveliest first. **How many does it
-# need before it says "military uniform"?**
+# The rest of the real model can now take over your tokens. But does it need all 192 answers?
+# First, every patch keeps only its answers to the three liveliest questions. To every other
+# question, all patches give the same answer, their average. Then more questions come in, the
+# liveliest first. **How many does it need before it says "military uniform"?**
 #
 # * 3
 # * 8
@@ -511,15 +519,19 @@ assert names[3:5] == ["military uniform"] * 2 and uniforms == 0
 print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 
 # %% [markdown]
-# A tile roof, a space shuttle, a hat, and at 64 she's in uniform. So for her, a third of the
-# questions will do. But it has to be the right third: with 64 questions picked at random, the
-# model never got there in ten tries.
+# A tile roof, a space shuttle, a hat, and with 64 answers she's in uniform. For her, a third of
+# the questions is enough, but not just any third: picked at random, it failed in all ten tries.
+# (The 83% at the top of the page, instead of 87%, came from the narrower square that `classify`
+# cuts.)
 #
-# Now look at the portraits, each painted with just the kernels of its questions. You know who
-# she is, so you find her with eight answers, and even in the red jacket that a random choice
-# gave her. The model sees a space shuttle and a ski mask.
+# The portraits are [painted](#How-the-portraits-are-painted) for you alone; the model gets only
+# the numbers.
 #
-# And a picture of yours? Put the name of your file in place of this cup of coffee:
+# You know who she is, so you find her with eight answers. From the same eight, the model makes a
+# space shuttle.
+#
+# And a picture of yours? Open this chapter in Colab or Jupyter, put the name of your file in
+# place of this cup of coffee, and run all cells:
 
 # %%
 yours = vitedu.data.photo("coffee")  # or yours = "my photo.jpg"
@@ -538,33 +550,34 @@ seen = "The picture painted with 3, 8, 32 and 64 answers, ever more clearly."
 figures.show(*drawings.captioned(panels, 2, seen))
 
 # %% [markdown]
-# A worm, an eggnog, a clear soup, and only then an espresso.
+# The coffee is first a worm, then an eggnog and a clear soup, and only then an espresso. How
+# many answers does yours need?
 #
-# So that's what a Transformer reads when it looks at a picture: a row of vectors, each a list
-# of answers about one small square. For Hopper it's 196 vectors of 192 answers, and the rest
-# of the model never sees anything else of her.
+# So that's what a Transformer reads when it looks at a picture: a sequence of vectors, each a
+# list of answers about one small square. The rest of the model never sees anything else of
+# Hopper.
 #
 # ## What to take with you
 #
-# 1. You cut a picture $H$ pixels high and $W$ wide into words: $N = HW/P^2$ patches, each
-#    a flat row of $P^2 C$ numbers, in the order row, column, channel.
-# 2. A learned matrix $\mathbf{E}$ asks each patch $D$ questions, and the answers are
-#    its token; in code, it's a convolution whose stride is the patch size. On the site
-#    you can [follow one patch through](try.md#Walk).
-# 3. A wrong order raises no error. If you load weights, it can turn a rear admiral into a
-#    window shade.
+# 1. You cut a picture $H$ pixels high and $W$ wide into words: $N = HW/P^2$ patches, each a flat
+#    list of $P^2 C$ numbers, in the order row, column, channel.
+# 2. A learned matrix $\mathbf{E}$ asks each patch $D$ questions, and the answers are its token;
+#    in code, it's a convolution whose stride is the patch size.
+# 3. A wrong order raises no error. If you load weights, it can turn a rear admiral into a window
+#    shade.
+#
+# You can also [follow one patch](try.md#Walk) through the whole network.
 #
 # Can you answer these without scrolling up? ([Answers](#Solutions))
 #
 # 1. When is `(c p q)` harmless, and when is it ruinous?
 # 2. What decides $P^2 C$, and what decides $D$?
-# 3. Why does half the patch size mean four times as many tokens? (And [what would you
-#    pay](#What-sixteen-costs) for 8 pixels instead of 16?)
+# 3. Why does half the patch size mean four times as many tokens? (And [what would
+#    that cost](#What-sixteen-costs)?)
 #
-# Your 196 tokens are waiting in a row, and so far none of them knows that the others
-# exist. From inside, a piece of Hopper's black cap looks just like a piece of her black
-# jacket. How can a token find out what it's a piece of? It has to look around, in
-# [chapter 2](02_attention.ipynb).
+# Your 196 tokens are ready, and so far none of them knows that the others exist. From inside, a
+# piece of Hopper's black cap looks just like a piece of her black jacket. How can a token find
+# out what it's a piece of? It has to look around, in [chapter 2](02_attention.ipynb).
 #
 # ## Exercises
 #
@@ -602,9 +615,9 @@ figures.show(*drawings.captioned(panels, 2, seen))
 # an order, and `images.flatten(1)[:, order].reshape(images.shape)` applies it.)
 #
 # **7.** ★★★ A cat that moves is the same cat. Move the picture by 16 pixels with
-# `x.roll(16, -1)`, then by 1 instead. How many of the 196 flat rows do you find again,
-# anywhere? What does that mean for a network that should recognise cats? (A set of
-# `tuple(row)` for each row in `flat[0].tolist()` makes the search short.)
+# `x.roll(16, -1)`, then by 1 instead. How many of the 196 flat patches do you find again,
+# anywhere? What does that mean for a network that should recognise cats? (A set of `tuple(row)`
+# for each row in `flat[0].tolist()` makes the search short.)
 #
 # ## Second reading
 #
@@ -612,8 +625,8 @@ figures.show(*drawings.captioned(panels, 2, seen))
 #
 # ### Reshape and permute by hand
 #
-# For a single patch, `permute` moves the channel to the end, and `flatten` lays the numbers
-# out in a row, stepping through the last axis fastest.
+# For a single patch, `permute` moves the channel to the end, and `flatten` lays the numbers out
+# in one list, stepping through the last axis fastest.
 
 # %%
 patch = cut(image, 2)[0]  # (c, p, q) = (2, 2, 2)
@@ -639,7 +652,7 @@ print("reshape, permute, reshape: the same rows")
 # `patchify` raises an error, while the convolution silently drops the rest.
 #
 # Pasting back isn't a test, by the way: if you cut and paste with the same wrong order, the
-# picture looks right. And if the rows of $\mathbf{E}$ are in that order too, the tokens come
+# picture looks right. And if the factors in $\mathbf{E}$ are in that order too, the tokens come
 # out right. That's why you can train with `(c p q)` from scratch.
 
 # %%
@@ -675,8 +688,8 @@ figures.show(*photos.pictures(panels, seen))
 #
 # ### What strips cost
 #
-# Forget the `permute`, and you cut with `x.reshape(1, 196, 768)`. The shape is right, but a
-# row isn't a patch any more, it's a *strip*: about three and a half lines of the image, nearly
+# Forget the `permute`, and you cut with `x.reshape(1, 196, 768)`. The shape is right, but each
+# word is now a *strip* instead of a patch: about three and a half rows of the image, nearly
 # always in one colour. No $\mathbf{E}$ can change which pixels meet in a word.
 #
 # What does that cost, if you train from scratch? Let's train the network that you'll have
@@ -737,11 +750,13 @@ print("the wrong cut learns too, above 90%")
 
 
 # %% [markdown]
-# It loses about a point. With five seeds, 0 to 4, squares reach 95% and strips 94%, and each
-# time the strips lost four to six of the 500 test digits. Why so little? In every digit the
-# same 49 pixels meet in a strip, so its numbers mean the same thing each time, and the later
-# layers bring all words together. In your own project you'd blame the missing point on the
-# data.
+# It loses about a point. `score` takes a seed, so you can try others: over the seeds 0 to 4,
+# squares reach 95% and strips 94% on average, and each time the strips lost four to six of the
+# 500 test digits.
+#
+# Why so little? In every digit the same 49 pixels meet in a strip, so its numbers mean the same
+# thing each time, and the later layers bring all words together. In your own project you'd
+# blame the missing point on the data.
 #
 # ### Do they ask that?
 #
@@ -778,12 +793,20 @@ print("on the four other photographs, too, each fits its own best")
 
 
 # %% [markdown]
-# They do. But look at the −0.48: question 30 dislikes bright tops. Go back to its kernel,
-# and you'll see that the bright corner is at the *lower* right. So "brighter on the right"
-# is most of what it asks, but not all.
+# They do. But look at the −0.48: question 30 dislikes bright tops. Go back to its kernel, and
+# you'll see that the bright corner is at the *lower* right. "Brighter on the right" is most of
+# what it asks, but not all.
 #
-# So why is 113 the liveliest question, although 30 has the larger answers here? Because some of
-# the five photographs are warm all over and others cool.
+# Why is 113 the liveliest question, although 30 has the larger answers here? Because the order
+# counts all five photographs together. A red and orange cup of coffee is warm in nearly every
+# patch, the wall behind Hopper is cool, and so the answers to 113 are far apart.
+#
+# ### How the portraits are painted
+#
+# To paint a patch from some of its answers, we start from the average patch and add as much of
+# each kernel as it takes to make exactly these answers come out. Many patches would give the
+# same answers, because even 192 answers can't pin down 768 numbers. The one you see is the one
+# closest to the average patch.
 #
 # ### What sixteen costs
 #
@@ -842,6 +865,8 @@ for p in (32, 16, 8, 4, 2):
 #
 # ### What differs
 #
+# * The small $p$ in $\mathbf{x}_p^i$ only means "patch". The side of a patch is $P$ in the paper
+#   and `p` in our code.
 # * Equation (1) has no bias. The authors' code adds one, and so do we.
 # * The authors' files keep $\mathbf{E}$ as (row, column, channel, $D$), PyTorch wants
 #   ($D$, channel, row, column). The numbers are the same, and it's a place to go wrong.
@@ -865,10 +890,11 @@ for p in (32, 16, 8, 4, 2):
 #
 # <details><summary>Three questions</summary>
 #
-# 1. Harmless if you train from scratch: training finds $\mathbf{E}$ with its rows in that order.
-#    Ruinous if you load weights that were learned with another order.
+# 1. Harmless if you train from scratch: training finds $\mathbf{E}$ with its factors in that
+#    order. Ruinous if you load weights that were learned with another order.
 # 2. $P^2 C$ follows from how you cut, $D$ is the width you choose for the network.
-# 3. You get twice as many patches across, and twice as many down.
+# 3. You get twice as many patches across, and twice as many down. For ViT-B, 8 pixels
+#    instead of 16 cost about [four and a half times](#What-sixteen-costs) as many multiply-adds.
 #
 # </details>
 #
@@ -880,8 +906,8 @@ for p in (32, 16, 8, 4, 2):
 #
 # <details><summary>Solution 2</summary>
 #
-# Two full lines of 16 pixels and five more pixels come before it, with three numbers
-# each, and then the red of its own pixel: $(2 \cdot 16 + 5) \cdot 3 + 1 = 112$.
+# Two full rows of 16 pixels and five more pixels come before it, with three numbers each, and
+# then the red of its own pixel: $(2 \cdot 16 + 5) \cdot 3 + 1 = 112$.
 #
 # </details>
 #
@@ -903,10 +929,10 @@ for p in (32, 16, 8, 4, 2):
 #
 # <details><summary>Solution 5</summary>
 #
-# Question 113 notices: warm and blue change places, and its new answers are nearly the
-# negative of the old ones. The other two compare light with dark and hardly care. The model
-# still says "military uniform", only less surely than the 87% from before. Here the
-# answer is still right, and that's why this mistake is so hard to find.
+# Question 113 notices: warm and blue change places, and its new answers are nearly the negative
+# of the old ones. The other two compare light with dark and hardly care. The model still says
+# "military uniform", only less surely than the 87% from before. Here the answer is still right,
+# and that's why this mistake is so hard to find.
 #
 # </details>
 
@@ -942,11 +968,11 @@ print(f"scattered {score(scattered):.1%}")
 # %% [markdown]
 # <details><summary>Solution 7</summary>
 #
-# By 16 pixels, all of them: the same words, each one place further. (`roll` lets what
-# falls out come in again on the other side.) By one pixel, none at all, though your eye
-# sees no difference. A network like ours has to learn from examples that all these rows
-# mean the same, and that's one reason why ViTs want a lot of data, or training pictures
-# that are moved around at random.
+# By 16 pixels, all of them: the same words, each one place further. (`roll` lets what falls out
+# come in again on the other side.) By one pixel, none at all, though your eye sees no
+# difference. A network like ours has to learn from examples that all these different words mean
+# the same, and that's one reason why ViTs want a lot of data, or training pictures that are
+# moved around at random.
 #
 # </details>
 

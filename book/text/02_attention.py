@@ -8,9 +8,8 @@ import vitedu
 # # Attention
 #
 # In [chapter 1](01_images.ipynb) we cut Grace Hopper's portrait into 196 patches. Here are
-# two of them, made five times brighter, and trimmed a little because a bright corner would
-# give one away. One is a piece of her cap, the other a piece of her jacket. Which one is
-# the cap?
+# two of them, trimmed a little, and made five times brighter. One is a piece of her cap, the
+# other a piece of her jacket. Which one is the cap?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import torch
@@ -41,8 +40,8 @@ figures.show(
 )
 
 # %% [markdown]
-# If you can't tell, you're in good company. To a network, a patch is just 768 numbers. So
-# which other patch of the photograph has the numbers closest to the cap's?
+# If you can't tell, you're in good company. To a network, a patch is just 768 numbers. Which
+# other patch of the photograph has the numbers closest to the cap's?
 
 # %%
 patches = patchify(picture[None], 16)[0]  # (n, p*p*c) = (196, 768)
@@ -58,8 +57,8 @@ jacket = int(nearest)
 figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 
 # %% [markdown]
-# The left one is the cap. But of all the patches in the photograph, the one most like it
-# isn't on the cap at all. It's on the jacket.
+# The left one is the cap. But of all the patches in the photograph, the one most like it is on
+# the jacket.
 #
 # In the photograph you have no trouble, because you look around. The first square sits under
 # gold braid and above a face, the second next to a name tag.
@@ -67,7 +66,7 @@ figures.show(*drawings.named(picture, {"cap": (2, 5), "jacket": (12, 1)}, 16))
 # **So how can a patch find out what it shows, when that depends on the other patches?**
 #
 # You'll write the layer that lets it look around: *attention*, the green box in the
-# drawing.
+# drawing. (Its *norm* waits for chapter 3.)
 
 # %% tags=["margin", "hide-input"]
 figures.show(*figures.network("attention"))
@@ -75,10 +74,9 @@ figures.show(*figures.network("attention"))
 # %% [markdown]
 # ## A look-up that always answers
 #
-# The simplest way to hear from the others is an average. But if every patch gets the
-# average of all, they all get the same. And if each one gets the average of its neighbours,
-# it hears nothing from the other end of the picture. We'd like an average in which every
-# patch decides for itself whose numbers count.
+# The simplest way to hear from the others is to average them. But if every patch gets the
+# average of all, they all get the same. We'd like an average in which every patch decides for
+# itself whose numbers count.
 #
 # For that, a patch has to look things up, as in a Python dictionary. This one says how warm
 # each wind is, in °C.
@@ -88,9 +86,9 @@ winds = {"north": 4, "east": 10, "south": 22, "west": 14}
 print(winds.get("north"), winds.get("north-north-east"))
 
 # %% [markdown]
-# You ask with a *query*, and the dictionary compares it with its *keys*. If one of them
-# is equal, you get its *value*, and otherwise nothing. That's a pity: for north-north-east
-# you'd bet on something between 4 and 10, nearer to north's 4.
+# You ask with a *query*, and the dictionary compares it with its *keys*. If one of them is
+# equal, you get its *value*, and otherwise nothing. But for north-north-east you'd bet on
+# something between 4 and 10, nearer to north's 4.
 #
 # For an answer in between, turn the keys into arrows. North is $(0, 1)$, east is
 # $(1, 0)$, and the query is an arrow too. The dot product of the query with a key is
@@ -139,19 +137,19 @@ figures.show(*drawings.answers(directions, lines, entries))
 # %% [markdown]
 # A short query takes a share from every wind, even the south, so its answer is nearer to
 # east's 10 than to north's 4. A longer one pulls the scores apart, until only the best key
-# counts. So the direction of a query says what it's looking for, and its length says how
-# picky it is.
+# counts. The direction of a query says what it's looking for, and its length says how picky
+# it is.
 #
 # In the figure, the query goes once around the compass. At length 50 the curve is four flat
-# steps. That's bad news for a network, which learns by turning its queries a little and
-# seeing how the answer moves. On a flat step it doesn't move at all.
+# steps. That's bad news for a network: it learns by turning its queries a little, and on a
+# flat step the answer doesn't move.
 #
 # <div class="try" data-part="compass"></div>
 #
 # ## Three tokens on paper
 #
-# Now let's have tokens look each other up. Take a pencil, and three tokens of two numbers
-# each. For now, a token is its own query, key and value:
+# Now let tokens look each other up. Take a pencil, and three tokens of two numbers each. For
+# now, a token is its own query, key and value:
 #
 # $$\mathbf{x}_1 = (1, 0), \qquad \mathbf{x}_2 = (0, 1), \qquad \mathbf{x}_3 = (1, 1).$$
 #
@@ -163,19 +161,12 @@ figures.show(*drawings.answers(directions, lines, entries))
 # * **Softmax:** the exponentials are $2.03$, $1$, $2.03$, and their sum is $5.06$. So
 #   the shares are $0.40$, $0.20$, $0.40$.
 # * **Mix:** $0.40\,(1, 0) + 0.20\,(0, 1) + 0.40\,(1, 1) = (0.80, 0.60)$.
+#
+# One matrix product answers all three queries at once, and its first row is what your pencil
+# found:
 
 # %%
 x = torch.tensor([[1.0, 0], [0, 1], [1, 1]])  # (t, d): one token per row
-
-query = x[0]
-scores = torch.stack([query @ key for key in x]) / math.sqrt(2)
-weights = scores.softmax(dim=0)
-print(weights, "->", sum(weights[i] * x[i] for i in range(3)))
-
-# %% [markdown]
-# All three queries at once are a matrix product:
-
-# %%
 weights = (x @ x.T / math.sqrt(2)).softmax(dim=1)  # (t, t): rows sum to 1
 print(weights @ x)
 
@@ -189,15 +180,18 @@ figures.show(*drawings.triangle(x, weights @ x))
 # ### Three roles
 #
 # One vector isn't enough for all three roles. The dot product of tokens 1 and 3 is the same
-# from both sides, so each gives the other the same score. But a patch of her forehead may
-# want to know that there's a cap, while the cap has no use for a forehead. So every token
-# gets three vectors, made by three matrices that the network learns and all tokens share:
+# from both sides, so each gives the other the same score. But a dark patch may want to hear
+# from the gold braid above it, while the braid has no need of dark cloth. And what you're found
+# by needn't be what you hand over: in the dictionary, the key was a wind and the value a
+# temperature. That's why every token gets three vectors, made by three matrices that the
+# network learns and all tokens share:
 #
 # * $\mathbf{U}_q$ makes its **query** $\mathbf{q}$: what am I looking for?
 # * $\mathbf{U}_k$ makes its **key** $\mathbf{k}$: what can I be found by?
 # * $\mathbf{U}_v$ makes its **value** $\mathbf{v}$: what do I hand over?
 #
-# Let's make some up:
+# Let's make some up. This $\mathbf{U}_q$ turns the row $\mathbf{x}_1$ into the query
+# $\mathbf{x}_1 \mathbf{U}_q = (0, 2)$, which looks for a large second number:
 #
 # $$
 # \mathbf{U}_q = \begin{pmatrix} 0 & 2 \\ -2 & 0 \end{pmatrix}, \qquad
@@ -205,8 +199,7 @@ figures.show(*drawings.triangle(x, weights @ x))
 # \mathbf{U}_v = \begin{pmatrix} 1 & 0 \\ 0 & 10 \end{pmatrix}
 # $$
 #
-# Put side by side, the three matrices form a single one, $\mathbf{U}_{qkv}$, so one product
-# makes all the vectors:
+# Side by side they form one matrix, $\mathbf{U}_{qkv}$, and one product makes all the vectors:
 
 # %%
 U_q = torch.tensor([[0.0, 2], [-2, 0]])
@@ -219,9 +212,8 @@ weights = (q @ k.T / math.sqrt(2)).softmax(dim=1)
 print("shares", weights, "outputs", weights @ v, sep="\n")
 
 # %% [markdown]
-# Now token 1 takes 45% of its output from token 3, but token 3 takes only 5% from token 1.
-# And the outputs have left the triangle, because what a token hands over is no longer the
-# token itself.
+# Now token 1 takes 45% of its output from token 3, but token 3 takes 5% from token 1.
+# And because values are no longer the tokens themselves, the outputs have left the triangle.
 #
 # ## The equations
 #
@@ -237,7 +229,7 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 # The rows of $\mathbf{z}$ are the tokens, $t$ of them with $D$ numbers each, and a query has
 # $D_h$ numbers. Each row of the *attention map* $A$ holds one query's shares. SA is
 # *self-attention*: "self" because queries, keys and values come from the same tokens. (In
-# code, `.mT` transposes the last two axes, and `hd` is $D_h$.)
+# code, `hd` is $D_h$.)
 
 # %% tags=["hide-input"]
 import torch.nn.functional as F
@@ -255,20 +247,19 @@ def attention(q, k, v):
 
 # %% tags=["nbval-check-output", "hide-cell"]
 found, weights = attention(q, k, v)
-paper = torch.tensor(
+printed = torch.tensor(  # by the cell before the equations
     [[0.11, 0.45, 0.45], [0.16, 0.67, 0.16], [0.05, 0.77, 0.19]]
 )
 assert found.shape == (3, 2)
-assert (weights - paper).abs().max() < 0.006
+assert (weights - printed).abs().max() < 0.006
 assert (weights.sum(dim=-1) - 1).abs().max() < 1e-6
-print("attention(q, k, v) gives what the pencil gave")
+print("attention(q, k, v) gives the shares that you saw above")
 
 # %% [markdown] tags=["predict"]
 # ## Why divide?
 #
-# Take a query and two keys of 64 random numbers each, drawn from the standard normal
-# distribution, and don't divide. Nothing has been learned, so neither key deserves to
-# win. **In how many of a hundred tries will one of them get more than 99% anyway?**
+# Take a query and two keys of 64 random numbers each, from a standard normal distribution,
+# and don't divide. Nothing has been learned, so neither key deserves to win. **In how many of a hundred tries will one of them get more than 99% anyway?**
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -281,9 +272,9 @@ for width in (4, 64, 1024):
     print(f"one key gets it all: {won.float().mean():.0%}")
 
 # %% [markdown]
-# In about two out of three. A score is a sum of 64 products, each with a variance of one.
-# They don't depend on each other, so the variances add up to 64, and a typical score is the
-# root of that: eight. Divide by $\sqrt{D_h}$, and it's one at any width.
+# In about two out of three. A score is a sum of 64 independent products, each with a variance
+# of one. These add up to 64, and a typical score is the root of that: eight. Divide by
+# $\sqrt{D_h}$, and it's one at any width.
 #
 # What's wrong with a clear winner? Say one key scores zero, and the other has a typical
 # score: eight, or one after dividing. Here's the share of the better key:
@@ -292,9 +283,8 @@ for width in (4, 64, 1024):
 figures.show(*drawings.steepness({"divided by 8": 1, "not divided": 8}))
 
 # %% [markdown]
-# If you don't divide, you're back on a flat step. Turn the query a little: the scores move
-# eight times as far, and still hardly anything changes. If you divide, you're on the slope,
-# where training can tell a better query from a worse one.
+# If you don't divide, you're back on a flat step. If you divide, you're on the slope, where
+# training can tell a better query from a worse one.
 #
 # ## Can a network learn what to look for?
 #
@@ -311,13 +301,12 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # %% [markdown] tags=["predict"]
 # Among these sixteen patches, every glyph is there twice, in two colours, and every patch
 # is asked: *what colour is your twin?* To answer, it has to find the other patch with its
-# glyph (dashed, for the framed T). So for once you know what the attention map $A$ should
-# be: in each row, 1 at the twin and 0 everywhere else.
+# glyph (dashed, for the framed T). For once you know what the attention map $A$ should be:
+# in each row, 1 at the twin and 0 everywhere else.
 #
-# Nobody tells the network that. It's one attention layer with three random matrices. It
-# gets the pixels of 5,000 such puzzles, and it's told which colours were right. Here a
-# value is six numbers, one per colour. A patch takes home an average of values, and the
-# largest number in it names its answer.
+# Nobody tells the network that. It's one attention layer, whose three matrices start out
+# random. It gets 5,000 such puzzles, and it's told which colours were right. A value has six
+# numbers, one per colour, and the largest number in a patch's average is its answer.
 #
 # But there's a trap: the patch most like the framed one is the framed one itself. **How
 # can a patch avoid finding itself?**
@@ -334,8 +323,8 @@ def look(x, U_q, U_k, U_v):
 
 
 # %% [markdown]
-# The folded code trains it, in seconds. Below, the triangle marks the row of the framed T,
-# and on the dotted line patches look at themselves.
+# The folded code trains it. Below, one triangle marks the row of the framed T, and the other
+# the column of its twin.
 
 # %% tags=["hide-input"]
 x, x_unseen = (patchify(each.images / 255, 8) for each in (puzzles, unseen))
@@ -380,21 +369,21 @@ assert of_twin > of_itself + 5 > of_others + 10
 print("the colours are right, and the attention is at the twins")
 
 # %% [markdown]
-# By its colour. Look at the scores in the last line. The "others" have the wrong glyph, and
-# they're far behind. The patch itself has the right glyph, but its colour counts against
-# it: on average it scores −8, and its twin 6.
+# A patch avoids itself by its colour. In the last line, the "others" have the wrong glyph, and
+# they're far behind. The patch itself has the right glyph, but its colour counts against it.
 #
-# That takes two matrices. If one matrix made both queries and keys, a patch's score with
-# itself would be a squared length, which is never negative and hard to beat.
+# That takes two matrices. If one matrix made both query and key, at least one twin in every
+# pair would score itself at least as high as the other: of their keys $\mathbf{k}_1$ and
+# $\mathbf{k}_2$, $\mathbf{k}_1 \cdot \mathbf{k}_2$ can't be larger than both
+# $\mathbf{k}_1 \cdot \mathbf{k}_1$ and $\mathbf{k}_2 \cdot \mathbf{k}_2$.
 #
-# Now watch the map. By step 40, patches take most of their answer from the twin, but they
-# also take more from themselves than at the start: some are in the trap. Then they climb
-# out. In the end the map is right, for a puzzle that the network has never seen, and all it
-# was ever told is colours.
+# At step 40, patches take more from themselves than at the start: some are in the trap. Then
+# they climb out. In the end the map is right, for a puzzle that it's never seen, and
+# all it was ever told is colours.
 #
 # ## To attention, a picture is a bag
 #
-# There's something attention can't know. Shuffle the patches of the puzzles:
+# What if you shuffle the patches of the puzzles?
 
 # %%
 order = [3, 15, 6, 0, 9, 12, 2, 5, 14, 8, 1, 11, 4, 13, 7, 10]
@@ -404,24 +393,21 @@ same = torch.allclose(shuffled, answers[:, order], rtol=0, atol=1e-4)
 print("the same answers, in shuffled order:", same)
 
 # %% [markdown]
-# Each patch gets what it got before, only in another row, which is called *permutation
-# equivariance*. Queries, keys and values are made token by token, and neither a softmax nor
-# a sum cares about the order of its terms. So to attention, a photograph is a bag of
-# patches. No patch can ask who's above it.
-#
-# [Chapter 4](04_vit.ipynb) has the cure: each token's place is written into the token
-# before it goes in.
+# Each patch gets what it got before, only in another row: *permutation equivariance*.
+# Queries, keys and values are made token by token, and neither a softmax nor a sum cares
+# about the order of its terms. To attention, a photograph is a bag of patches, and no patch
+# can ask who's above it. [Chapter 4](04_vit.ipynb) has the cure: positions.
 #
 # ## Several questions at once
 #
-# Shares add up to 100%, so attention gives a patch a single average. Suppose it needs to
-# hear from two others, and takes half from each. If their values are three and seven, it
-# gets five, and from four and six it gets five again. With two attentions side by side, it
-# could get both numbers.
+# Shares add up to 100%, so attention gives a patch a single average. Suppose a patch needs a
+# number from each of two others. One has 3, the other 7, and with half shares it gets 5. Had
+# they been 4 and 6, it would get 5 again. With two attentions side by side, it could get both.
 #
-# Each of the two is called a *head*, and has three matrices of its own. What the heads
-# return is written side by side, and one more learned matrix, $\mathbf{U}_{msa}$, mixes it.
-# This is *multi-head self-attention*, MSA:
+# Each of the two is called a *head*, and has three matrices of its own. (The network's own
+# head, which names the class, is something else.) The heads' outputs are set side by side, and
+# one more learned matrix, $\mathbf{U}_{msa}$, mixes them. This is *multi-head self-attention*,
+# MSA:
 #
 # $$
 # \text{MSA}(\mathbf{z}) = [\text{SA}_1(\mathbf{z}); \dots; \text{SA}_k(\mathbf{z})]
@@ -437,9 +423,8 @@ figures.show(*drawings.layer())
 
 
 # %% [markdown]
-# One linear layer makes $3D$ numbers per token: the queries of all heads, then their keys,
-# then their values. The einops pattern cuts them up. (PyTorch's own layer has [a silent
-# trap](#The-layer-off-the-shelf).)
+# One linear layer makes $3D$ numbers per token: the queries of all heads, then the keys, then
+# the values. The einops pattern cuts them into these three, and each into heads.
 
 
 # %% tags=["teaches"]
@@ -485,24 +470,20 @@ print(f"head by head or all at once: the same {alone.numel():,} outputs")
 # %% [markdown]
 # ## Inside a trained network
 #
-# Now let's open ViT-Ti/16, which named the portrait in chapter 1. Its tokens carry
-# positions, and they go through twelve *blocks* (the dashed frame in the drawing), each
-# with three heads. `record_attention` collects its maps.
+# Now let's open ViT-Ti/16, which named the portrait in chapter 1. Its tokens know their
+# positions, and pass through twelve *blocks*, each with three heads.
 
 # %%
 model = load("ViT-Ti/16")
-with record_attention(model) as maps, torch.no_grad():
-    model(2 * picture[None] - 1)  # it wants pixels from -1 to 1
-print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 
 # %% [markdown] tags=["predict"]
-# But first, what becomes of the tokens? We measure how similar two of them are by the cosine of
-# the angle between them: at most 1, if they point the same way.
+# To compare two tokens, we take the cosine of the angle between them: 1 if they point the same
+# way, 0 at a right angle.
 #
 # When a patch has just become a token, it knows only its own pixels, so cap and jacket are
-# alike: both are dark. Then block after block lets it look around. **What is the cap's
-# patch most like after block 8?**
+# alike: both are dark. Then block after block lets it look around. **What is the cap's patch
+# most like after block 8?**
 #
 # * the whole picture: averages of averages leave no differences
 # * all dark cloth, the jacket's too
@@ -543,10 +524,11 @@ def likeness(tokens):
 
 def table(stages):
     """Print `likeness` of each stage, name -> tokens (n, d)."""
-    print("mean similarity      cap to cap   cap to jacket")
+    print("how similar two dark patches are, on average:")
+    print(f"{'':20}{'both on the cap':>16}{'cap and jacket':>16}")
     for name, tokens in stages.items():
         among, across = likeness(tokens)
-        print(f"{name:20}{among:11.1f}{across:16.1f}")
+        print(f"{name:20}{among:16.1f}{across:16.1f}")
 
 
 # %% tags=["hide-input"]
@@ -570,14 +552,24 @@ figures.show(*photos.maps(picture, maps_of(shown), label, alt, marked=(2, 5)))
 table(shown)
 
 # %% [markdown]
-# The rest of its own cap. *Times E* shows the tokens just made: the jacket is as bright as
-# the cap. After block 8 the band of the cap is bright, and the jacket has gone dark. (The
-# table averages over pairs of dark patches.) So what has the cap's patch heard?
+# The rest of its own cap, its dark band above all. When the tokens have just been made (*times
+# E*), the jacket is as bright in the map as the cap; after block 8 it isn't. The table averages
+# over pairs: seven dark patches of the cap with each other, and with the jacket's dark ones
+# (mean pixel below 0.12). What has the cap's patch heard?
 #
 # ## What the cap looks at
 #
-# Back to the attention maps. Here's the cap's row in two of the blocks. (It's one row
-# further down, because token 0 is the *class token* of chapter 4.)
+# `record_attention` collects the attention maps:
+
+# %%
+with record_attention(model) as maps, torch.no_grad():
+    model(2 * picture[None] - 1)  # it wants pixels from -1 to 1
+print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
+
+# %% [markdown]
+# That's one picture, three heads, and 197 rows and columns: the *class token* of chapter 4
+# comes first, then the 196 patches. Here's the cap's row in block 2, and in block 8, which of
+# all twelve [tells cap and jacket apart most clearly](#Why-block-8?).
 
 # %%
 token = cap + 1
@@ -588,41 +580,44 @@ rows = {
     f"block {block}": (look.view(3, 14, 14), divmod(token - 1, 14))
     for block, look in looks.items()
 }
-most = dict(zip(rows, (0.6, 0.06), strict=True))  # is yellow
 alt = """What the cap's patch looks at, three heads each of two blocks. Block 2:
-head 1 at the patch to the left, head 3 to the right. Block 8: braid, brim and
-far end of the cap."""
-figures.show(*drawings.heads(picture, rows, alt, most=most))
+head 1 at the patch to the left, head 2 at itself and at dark cloth, head 3 to
+the right. Block 8: braid, brim and both ends of the cap."""
+figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
-# In block 2, the first head looks to the left, and the third to the right. (The second
-# spreads its shares too thinly to show.) Nobody told them to, but these two look the same
-# way [for other patches and photographs](#All-thirty-six-maps).
+# In block 2, the first head looks to the left, and the third to the right, and they do so [in
+# other photographs](#All-thirty-six-maps), too. The second looks at dark cloth, even the
+# jacket's.
 #
-# In block 8 it's no longer about directions. Each head finds another part of the cap: the
-# braid, the brim, the far end. If all pieces of the cap look there, they should take home
-# much the same.
+# In block 8, each head finds another part of the cap: the braid, the brim, both ends. Is that
+# content, or just up, down and sideways? In [the second reading](#All-thirty-six-maps), a lens
+# of her glasses finds the other lens, and a star finds other stars. It looks like content.
 #
-# Do they? What they take home is added to their tokens (at the lower plus sign in the
-# drawing). Here's how alike these additions are in block 8:
+# Do the cap's other patches come away with much the same? What attention returns is added to
+# the tokens. Here's how similar the tokens were before block 8, and the vectors that its
+# attention adds:
 
 # %% tags=["hide-input"]
-added = {"added in block 8": usual["added in block 8"]}
-alt = """A map of how similar to the cap's vector each patch's is, among those
-that block 8 adds. The whole cap is bright, the forehead less so, the jacket
-dark."""
-figures.show(
-    *photos.maps(picture, maps_of(added), label, alt, marked=(2, 5), columns=2)
-)
+names = ("after block 7", "added in block 8")
+added = {name: usual[name] for name in names}
+alt = """Two maps of how similar each patch is to the cap's. After block 7 most
+of the cap's dark band is bright, and the rest dim. Of what block 8 adds, the
+whole cap is bright, the forehead less so, the jacket dark."""
+figures.show(*photos.maps(picture, maps_of(added), label, alt, marked=(2, 5)))
 table(added)
 
 # %% [markdown]
-# They do. The whole cap lights up, braid and all, the face more faintly, and the jacket
-# stays dark. So the square that you couldn't tell from a piece of the jacket seems to have
-# found out what it's a piece of, and nobody ever told it where a cap ends.
+# They do. Earlier blocks had already told the cap from the jacket, but the cap's braid and
+# crown weren't much like its band. What attention adds in block 8 is much the same all over the
+# cap; the jacket gets something else. The addition spills onto her forehead and temples, so the
+# cap's edge shows better in the earlier map, after block 8.
+#
+# The square that you couldn't tell from a piece of the jacket seems to have found out what it's
+# a piece of, and nobody ever marked a cap for this network.
 #
 # That's one photograph, and the second reading checks [whether it was
-# attention](#Was-it-attention?). On the book's site you can point at any patch you like.
+# attention](#Was-it-attention?). On the site, you can point at any patch below.
 #
 # <div class="try" data-part="look" data-photo="hopper" data-layer="8"></div>
 #
@@ -658,8 +653,9 @@ table(added)
 # **1.** ★ Which heads in the figure of blocks 2 and 8 could you replace by a fixed rule,
 # such as "look two to the left and one down"? Which couldn't you?
 #
-# **2.** ★ A network with attention over the batch is trained on batches of 100 pictures
-# and then used on one picture at a time. What does its attention compute now?
+# **2.** ★ A network with attention over the batch (the second reading has [such a
+# layer](#The-layer-off-the-shelf)) is trained on batches of 100 pictures and then used on one
+# picture at a time. What does its attention compute now?
 #
 # **3.** ★★ Our `qkv` lists all queries, then all keys, then all values. Somebody else's
 # lists the query, key and value of head 1, then those of head 2, and so on. Can it be
@@ -672,10 +668,11 @@ table(added)
 # you know about those heads. Then set `token = jacket + 1` in *What the cap looks
 # at*, run that cell and the next, and see which of your predictions fails.
 #
-# **6.** ★★★ [We switched attention off](#Was-it-attention?) by adding "nothing". Two more ways:
-# every token looks at "only itself", or at "all alike". In which of the three would all tokens
-# become alike, and why? (The solution has the maps.) What would convince you that such a test
-# is about attention, and not about a network that you broke?
+# **6.** ★★★ In the second reading [we switch attention off](#Was-it-attention?) by adding
+# "nothing"; read that first. Two more ways: every token looks at "only itself", or at "all
+# alike". In which of the three would all tokens become alike, and why? (The solution has the
+# maps.) What would convince you that such a test is about attention, and not about a network
+# that you broke?
 #
 # **7.** ★★★ A head computes 196 shares for a token, none negative, and returns the average
 # of the values, 64 numbers. Somebody shows you the average and the values. Can you tell
@@ -731,14 +728,28 @@ early = ("times E", "plus positions", "after block 1")
 table({name: usual[name] for name in early} | stages)
 
 # %% [markdown]
-# Positions alone pull cap and jacket apart, but after block 1 that's gone again. So they can't
-# be the whole story. If attention adds nothing, cap and jacket stay the same dark cloth, and
+# Positions alone pull cap and jacket apart, but after block 1 that's gone again, so they
+# can't be the whole story. If attention adds nothing, cap and jacket stay the same dark cloth, and
 # the rest of the picture is more like it, too. Without positions, even the sky is more like the
 # framed patch than much of the cap is.
 #
-# So it seems to take both, attention to look around and positions to say where things are. But
+# It seems to take both, attention to look around and positions to say where things are. But
 # it's only one photograph, and two networks that we broke. Exercise 6 asks what would convince
 # you.
+#
+# ### Why block 8?
+#
+# We looked at what attention adds in each of the twelve blocks, and took the one that says
+# most about cap and jacket:
+
+# %% tags=["hide-input"]
+twelve = (f"added in block {number}" for number in range(1, 13))
+table({name: usual[name] for name in twelve})
+
+# %% [markdown]
+# In block 8, the additions to cap and jacket are at right angles, and within the cap's band
+# they're nearly the same. In the last two blocks, cap and jacket get nearly the same. That's
+# how this network treats this photograph; in another one, another block may say more.
 #
 # ### Nothing learned
 #
@@ -766,8 +777,8 @@ figures.show(*photos.maps(picture, panels, label, alt, marked=(12, 1)))
 # instead of likeness. With the mean subtracted, dark is negative, dark times dark is
 # positive, and the jacket finds its own kind.
 #
-# Nobody taught this layer anything, and its map still shows a jacket. A map that picks
-# out an object is no proof that something has been learned.
+# Nothing in this layer was trained, and its map still shows a jacket. A map that picks out an
+# object is no proof that something has been learned.
 #
 # ### The wrong root
 #
@@ -825,9 +836,9 @@ figures.show(*drawings.moved(panels, (1, 5)))
 # The shape is right and the output wrong. Without `batch_first=True`, this layer takes
 # the first axis for the tokens and the second for the batch. So every patch looked at the
 # same place in all four *pictures*, and nowhere else. (In the figure we've changed the
-# framed token, and yellow marks every output that changes.) A [published
-# detector](https://github.com/om-ai-lab/OmDet/issues/19) did just that at inference,
-# until a user asked about it.
+# framed token, and yellow marks every output that changes.) A published detector, OmDet, did
+# just that at inference, until a user asked about it ([issue
+# 19](https://github.com/om-ai-lab/OmDet/issues/19)).
 #
 # > **Remember.** Call `.eval()`, and give a layer one picture alone, then in a batch. If
 # > the answers differ by more than rounding, something looks across the batch.
@@ -893,8 +904,8 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 # 2024](https://arxiv.org/abs/2309.16588)). [Chapter 15](15_inside.ipynb) looks into our
 # corners.
 #
-# Three of these heads look in one direction. Here's the share that they take from that
-# neighbour, averaged over all patches of a photograph:
+# Three of these heads look in one direction. Their yellow neighbour gets far more than 6%.
+# Here's the share that they take from it, averaged over all patches of a photograph:
 
 
 # %% tags=["hide-input"]
@@ -982,9 +993,12 @@ figures.show(*drawings.heads(picture, rows, alt))
 #
 # 1. Wide queries have large scores, so one key would get nearly everything from the start.
 #    There the softmax is flat, and training can't tell a better query from a worse one.
-# 2. Any two tokens would give each other the same score, and a patch could hardly avoid
-#    finding itself.
-# 3. One softmax returns one average. Where you need two values, it gives you one number.
+# 2. A token's query would also be its key. Call it $\mathbf{k}_1$, and its twin's
+#    $\mathbf{k}_2$. As $(\mathbf{k}_1 - \mathbf{k}_2) \cdot (\mathbf{k}_1 - \mathbf{k}_2)$ is
+#    never negative, $\mathbf{k}_1 \cdot \mathbf{k}_2$ is at most the mean of
+#    $\mathbf{k}_1 \cdot \mathbf{k}_1$ and $\mathbf{k}_2 \cdot \mathbf{k}_2$, and can't be
+#    larger than both. At least one of the twins couldn't avoid itself.
+# 3. One softmax returns one average. Where you need two values, it gives you their mixture.
 # 4. Shuffle the tokens, and the outputs are shuffled the same way. Positions break that.
 # 5. To the pieces of the cap, vectors that point nearly the same way; to the jacket's, something
 #    else. With attention taken away, cap and jacket [didn't come apart](#Was-it-attention?).
@@ -1063,14 +1077,14 @@ rows = {
 alt = """What the jacket's patch looks at, three heads each of two blocks. Block
 2: head 1 at the patch to the left, head 3 to the right. Block 8: head 3 at
 both shoulders."""
-figures.show(*drawings.heads(picture, rows, alt, most=most))
+figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
 # The cell folded below draws the maps. Look at the face: with "nothing" and "only itself"
 # it has become like the cap, much more than it was at first. No token hears of another,
-# and what the branches add to each seems to be much the same everywhere. With "all
+# and what the blocks add to each seems to be much the same everywhere. With "all
 # alike" you'd most expect it, because attention adds one and the same vector to all
 # tokens, but after block 8 it has happened least there. None of these networks was ever
 # trained to work like this, so no single row proves much. More convincing: several ways

@@ -7,9 +7,9 @@ import vitedu
 # %% [markdown]
 # # The encoder
 #
-# In [chapter 2](02_attention.ipynb) every patch took one look around. One look isn't enough. To see
-# a uniform, one patch has to notice the braid on the cap, another the face below it, and then
-# something has to put the two together. So our network looks around twelve times, in twelve
+# In [chapter 2](02_attention.ipynb) every patch took one look around. That isn't enough: to see a
+# uniform, one patch has to notice the braid on the cap, another the face below it, and then
+# something has to put the two together. That's why our network looks around twelve times, in twelve
 # *blocks*: the *encoder*. By the end of this page you'll have written such a block, poured a real
 # model's weights into it, and watched the word "uniform" form inside.
 
@@ -35,7 +35,7 @@ picture = torch.tensor(np.array(square)).permute(2, 0, 1) / 255  # chapter 1's
 
 
 def fresh(module):
-    """`module` with new weights, drawn as the authors draw them."""
+    """`module` with new weights, drawn as the paper's code draws them."""
     for name, layer in module.named_modules():
         if isinstance(layer, nn.Linear):
             # q, k and v are three matrices, kept as one
@@ -51,17 +51,18 @@ alone = vitedu.load("ViT-Ti/16").double().patch_embed(2 * picture[None] - 1)
 figures.show(*drawings.likeness(picture, {"no layer": alone[0]}, CAP))
 
 # %% [markdown]
-# The framed patch is a piece of Grace Hopper's cap. On the right, the lighter a patch is, the more
-# its vector points the same way as the framed patch's. (The scale is the cosine of their angle.)
-# Nobody has looked around yet, so the jacket is as light as the cap: dark cloth is dark cloth.
+# The framed patch is a piece of Grace Hopper's cap. On the map beside it, the brighter a patch is,
+# the closer its vector's direction is to the framed patch's. (The scale is the cosine of the angle
+# between the two.) Nobody has looked around yet, so a patch knows only its own pixels, and most of
+# the jacket lights up along with the cap's dark band.
 #
-# Now let's look around, with attention layers and nothing else: 24, as many as the paper's Large
-# model has, with [random weights](#First-values). (`fresh`, from a hidden cell, draws them.)
+# Now let's look around, with attention layers and nothing else. We'll take 24 of them, because each
+# of our twelve blocks will get two layers, and give them [random weights](#First-values).
 
 # %%
 from vitedu.plain import MultiHeadAttention
 
-model = vitedu.load("ViT-Ti/16").double()  # 16 digits instead of 7
+model = vitedu.load("ViT-Ti/16").double()
 hopper = 2 * picture[None] - 1  # pixels from -1 to 1
 tokens = model.patch_embed(hopper)  # (1, 196, 192)
 layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
@@ -70,7 +71,7 @@ layers = [fresh(MultiHeadAttention(192, 3)) for _ in range(24)]
 # Let's draw the map again after each layer. **What will you see after two layers?**
 #
 # * the cap
-# * only light and dark
+# * the light and dark areas of the photograph
 # * nothing
 
 # %% tags=["failure"]
@@ -111,13 +112,14 @@ for passed in range(6):
 
 # %% [markdown]
 # Our numbers have sixteen digits, and after four layers they're used up. The other twenty layers
-# receive 196 copies of one vector. So our question is: **what do you have to put around attention
-# so that you can stack it twelve times?**
+# receive 196 copies of one vector. Hence the question of this chapter: **what do you have to put
+# around attention so that you can stack it twelve times?**
 #
 # ## Why it turns to fog
 #
 # In an attention layer, each token shares out its attention: the shares are positive and sum to 1.
-# So what it takes home is an *average* of values, and averages are closer together than the values.
+# What it takes home is therefore an *average* of values, and averages lie closer together than the
+# things averaged.
 #
 # Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 2)$ and $(2, 4)$. Each gives itself
 # the share ½ and the other two ¼. The first becomes
@@ -133,9 +135,8 @@ three = torch.tensor([[4.0, 0], [0, 2], [2, 4]])  # (t, d)
 figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 
 # %% [markdown] tags=["predict"]
-# Couldn't a learned matrix stretch the differences again? It would have to stretch more with every
-# layer, because the more alike tokens are, the more evenly they share their attention ([Dong et al.
-# 2021](https://arxiv.org/abs/2103.03404)).
+# In a network it goes faster and faster: the more alike tokens are, the more evenly they share their
+# attention ([Dong et al. 2021](https://arxiv.org/abs/2103.03404)).
 #
 # ## Add, don't replace
 #
@@ -150,7 +151,7 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # adds to it is a *residual branch*, and the plus sign a *residual connection*
 # ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
 #
-# Take up your pencil again, and add to each token what it took home:
+# Take your pencil again and add to each token what it took home:
 #
 # | | first token | mean | how far apart | compared with the mean |
 # |:---|:---|:---|:---|:---|
@@ -158,12 +159,10 @@ figures.show(*drawings.averages([three, mix @ three, mix @ mix @ three]))
 # | averaged | $(2.5, 1.5)$ | $(2, 2)$ | ½ | a quarter |
 # | added | $(6.5, 1.5)$ | $(4, 4)$ | 2½ | five eighths |
 #
-# Adding loses nothing: the difference is even a bit larger than at the start. But the mean has
-# doubled, so compared with the mean, five eighths of the difference are left. That's still fog in the
-# end, only later.
+# Adding loses nothing. But the mean has doubled, and compared with it, only five eighths of the
+# difference are left. If every layer did that, you'd still end up in fog, only later.
 #
-# Is that late enough for 24 layers? Here they are again, each with a plus sign. And **how large
-# will the tokens be?**
+# Here are the 24 layers again, each with a plus sign. **How large will the tokens be?**
 #
 # * about as before
 # * 24 times as large
@@ -205,14 +204,12 @@ for layer in layers:
 compare({"+ add": z})
 
 # %% [markdown]
-# The table gives the size of a typical number, compared with the start, and the spread. A spread of
-# 21% is no longer fog. But look at the size!
+# The table gives the size of a typical number, compared with the start, and the spread. But look
+# at the size!
 #
-# Your pencil has shown you why. Averaging shrinks only the differences. What all tokens share comes
-# out at full size, and the plus sign adds it to the stream once more. With the pencil, that doubled
-# the mean. Our layers' random matrices first turn it to another direction, so a layer makes the
-# stream only [about $\sqrt2$ times](#First-values) as large. But do that 24 times, and you get
-# thousands.
+# What all tokens have in common survives the averaging, and every plus sign adds it to the stream
+# again. [24 layers](#First-values) make it thousands of times as large. That's also why a spread of
+# 21% isn't the fog your pencil promised.
 #
 # ## Every token at one size
 #
@@ -224,13 +221,18 @@ print(largest_shares(lambda z: z))
 
 # %% [markdown]
 # It becomes all or nothing. Large tokens make large scores, and a softmax of large scores picks a
-# single winner. From chapter 2 you know that such a softmax hardly learns.
+# single winner. That's what kept the fog away: a patch that copies one favourite no longer averages.
+# As long as [the favourites differ](#First-values), the patches do.
 #
-# So let's give each branch tokens of a standard size. For each token, subtract the mean of its
+# But a softmax like that hardly changes when its scores do (chapter 2), so hardly anything is
+# learned.
+#
+# So let's hand every branch tokens of a standard size. For each token, subtract the mean of its
 # numbers, then divide by their standard deviation.
 #
 # Take the token $(3, 1)$. Subtract its mean, 2, and you have $(1, -1)$. The standard deviation is 1,
-# so that's the result. Ten times as large, $(30, 10)$ gives the same: only the pattern is left.
+# so that's the result. Make it ten times as large, $(30, 10)$, and you get the same: only the
+# pattern is left.
 #
 # This is *layer normalisation*
 # ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), LN for short. For a token
@@ -240,7 +242,8 @@ print(largest_shares(lambda z: z))
 # $$\text{LN}(\mathbf{x})_i = \gamma_i\, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta_i.$$
 #
 # The scales $\gamma_i$ and the shifts $\beta_i$ are learned, and begin as ones and zeros. Without
-# the small constant $\epsilon$, you'd divide by zero for tokens like $(4, 4)$.
+# the small constant $\epsilon$, you'd divide by zero for tokens like $(4, 4)$. In PyTorch this is
+# `nn.LayerNorm`.
 
 
 # %%
@@ -253,53 +256,53 @@ def layer_norm(x, eps=1e-6):
 
 layer_norm(torch.tensor([[3.0, 1], [30, 10], [4, 4]])).round(decimals=3)
 
-# %% tags=["nbval-check-output", "hide-cell"]
+# %% tags=["nbval-check-output", "remove-cell"]
 x = 5 + 3 * torch.randn(2, 7, 192)
 assert torch.allclose(layer_norm(x), nn.LayerNorm(192, eps=1e-6)(x))
 print("the same as nn.LayerNorm")
 
 # %% [markdown]
 # Where do we put it? At the [entrance of each branch](#Norm-first-or-last), which then reads a
-# normalised copy, while the stream itself stays as it is. The second loop tries the norm alone,
-# without the plus sign.
+# normalised copy, while the stream itself stays as it is.
 
 # %%
 z = tokens
 for layer in layers:
     z = z + layer(layer_norm(z))
-
-alone = tokens
-for layer in layers:
-    alone = layer(layer_norm(alone))
-compare({"norm, but no add": alone, "+ norm": z})
+compare({"+ norm": z})
 
 # %% [markdown]
-# Now a layer's output no longer grows with the stream, so 24 layers make the stream only [about
-# five times](#First-values) as large. And attention stays open: even a patch's favourite gets only
-# a few percent (see the hidden cell).
+# Now a layer's output no longer grows with the stream, so 24 layers make the stream only [about five
+# times](#First-values) as large. And 21% of 4.7 is about what we began with, 94% of 1: the
+# differences are as large as ever. (That both stacks end at 21% is [chance](#First-values).)
 #
-# The plus sign looks after the differences, the norm after the size. Drop the plus sign, and
-# it's fog again.
+# And a patch's favourite gets this much:
 
-# %% tags=["hide-cell"]
+# %% tags=["hide-input"]
 print(largest_shares(layer_norm))
 
 # %% [markdown]
+# With equal shares for all 196, it would be half a percent. These new layers still look at all
+# patches almost equally, and training can choose whom to look at.
+#
+# It takes both: the plus sign keeps the differences in the stream, and the norm keeps layers from
+# drowning them.
+#
 # ## Then think for yourself
 #
 # By now the cap's patch has heard about the braid above it and the face below. But attention only
-# takes averages of values, and a matrix makes the values. That gathers evidence, but it can't
+# takes averages of values, and a matrix makes the values. That gathers evidence, but can hardly
 # conclude "so this is a cap".
 #
 # Take the smallest conclusion there is: *these two numbers differ*. We want 1 for $(2, 1)$ and
-# $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or without a bias. The
-# first two tokens add up to $(3, 3)$, and so do the last two. So the two pairs of results would
-# have to add up to the same, but $1 + 1$ isn't $0 + 0$.
+# $(1, 2)$, and 0 for $(1, 1)$ and $(2, 2)$. No matrix can do that, with or without bias. The
+# first two tokens add up to $(3, 3)$, and so do the last two. Their results would have to add up to
+# the same as well, but $1 + 1$ isn't $0 + 0$.
 #
 # But compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU), and add.
 # Try it on all four: matrix, bend, matrix is all it takes.
 #
-# So the block gets a second branch, which works on each token alone: the MLP, or *multi-layer
+# That's why the block gets a second branch, which works on each token alone: the MLP, or *multi-layer
 # perceptron*.
 #
 # $$\text{MLP}(\mathbf{x}) = \text{GELU}(\mathbf{x} \mathbf{W}_1 + \mathbf{b}_1)\, \mathbf{W}_2 + \mathbf{b}_2 .$$
@@ -327,8 +330,8 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# So who talks to whom? Give each part six random tokens and wiggle one of them. In its column, the
-# coloured squares are the outputs that move.
+# Who talks to whom now? Give each part six random tokens and wiggle one of them. Its column
+# shows, in colour, which outputs move.
 
 # %% tags=["hide-input"]
 from torch.autograd.functional import jacobian
@@ -348,17 +351,17 @@ figures.show(*drawings.influence(touches))
 #
 # ## Two equations, two lines
 #
-# Put the parts together. A block reads the stream through a norm, lets the tokens talk, and adds
-# what comes out. Then it reads again, lets each token think, and adds. The paper's equations (2) and
-# (3) say just that:
+# A block reads the stream through a norm, lets the tokens talk, and adds what comes out. Then it
+# reads again, lets each token think, and adds. The paper's equations (2) and (3) say just that:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.block())
 
 
 # %% [markdown]
-# Block $\ell$ finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
-# $\mathbf{z}'_\ell$ is what's there halfway. MSA is multi-head attention.
+# Block number $\ell$ finds $\mathbf{z}_{\ell-1}$ in the stream and leaves $\mathbf{z}_\ell$ behind;
+# $\mathbf{z}'_\ell$ is what's there halfway. MSA is chapter 2's multi-head attention (the S is for
+# *self*).
 
 
 # %% tags=["teaches"]
@@ -378,9 +381,9 @@ class EncoderBlock(nn.Module):
 
 
 # %% [markdown]
-# The output has the shape of the input, so you can stack as many as you like. In the drawing of
-# the whole network, your block is the dashed frame. **How many norms does a network of twelve
-# blocks have: twelve, 24 or 25?**
+# The output has the shape of the input, so you can stack as many as you like. In the drawing of the
+# network, which runs upwards, your block is the dashed frame, and there are $L$ of them.
+# **How many norms does a network of twelve blocks have: twelve, 24 or 25?**
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("encoder"))
@@ -389,12 +392,12 @@ figures.show(*figures.network("encoder"))
 sum(isinstance(part, nn.LayerNorm) for part in model.modules())
 
 # %% [markdown]
-# Two in each block, and one after the last, where an answer is read from the stream.
+# Two in each block, and one after the last.
 #
 # ## Is it the real thing?
 #
-# ViT-Ti/16, the model from chapter 1, has twelve trained blocks. Build twelve of your own, pour in
-# the trained weights, and put yours in the place of the originals.
+# Build twelve blocks, pour in the trained weights of ViT-Ti/16, the model from chapter 1, and put
+# yours in the place of the originals.
 
 # %%
 mine = nn.Sequential(*[EncoderBlock(192, 3, 768) for _ in range(12)])
@@ -408,8 +411,7 @@ print("the same 1,000 scores, to ten decimals:", bool(difference < 1e-10))
 
 
 # %% [markdown]
-# You've written the real thing. (PyTorch's own block, with its defaults and the same weights, sees
-# [a cardoon](#Somebody-else's-block).)
+# You've written the real thing. (PyTorch has a block, too, [with surprises](#Somebody-else's-block).)
 
 
 # %% tags=["hide-cell"]
@@ -424,14 +426,14 @@ start = embed(hopper)
 # %% [markdown] tags=["predict"]
 # ## Take one part out
 #
-# Does a block need all of its parts? Take one out of every block, and ask about Hopper, a cat
-# and a cup of coffee. ("No norms" means all 25.)
+# What does each part do for this network? Take one out everywhere, and ask about Hopper, a cat and a
+# cup of coffee. ("No norms" means all 25.)
 #
-# One thing to know: the model reads its answer from one extra token, *row 0*, which belongs to no
-# patch. It's the class token of the drawing, and [chapter 4](04_vit.ipynb) is about it.
+# The model reads its answer from one extra token that belongs to no patch: *row 0*, the class token of
+# the drawing (see [chapter 4](04_vit.ipynb)).
 #
-# **Which part, left out, has to give exactly the same answer for all three photographs, down
-# to the last percent?**
+# **Leave out one of these parts, and the answer is bound to be the same for all three photographs, to
+# the percent. Which one?**
 #
 # * the plus signs
 # * the norms
@@ -487,34 +489,22 @@ for part in ("plus signs", "norms", "attention", "MLPs"):
     networks[f"no {part}"] = without(part)
 
 # %% tags=["hide-input"]
-given, beside = {}, {"size": [], "spread": []}
-rest = [n for n in range(196) if n not in (0, 13, 182, 195)]  # no corners
-for name, network in networks.items():
-    given[name] = verdicts(network)
-    before, patches = (
-        z[:, 1:][:, rest] for z in (start, network.blocks(start))
-    )
-    beside["size"].append(f"{size(patches) / size(before):.1f}x")
-    beside["spread"].append(f"{spread(patches):.0%}")
-figures.show(*drawings.parts(shown, given, beside))
+given = {name: verdicts(network) for name, network in networks.items()}
+figures.show(*drawings.parts(shown, given))
 
 
 # %% [markdown]
 # Attention. Without it row 0 never hears about any patch, so every photograph is the same
 # jigsaw puzzle.
 #
-# The other three do look, and each goes wrong in its own way. The columns on the right give the
-# size and spread of Hopper's tokens after block 12. (The picture's four corners are left out: their
-# tokens are [giants](#How-much-does-a-block-write?).)
+# The other three do look, and each goes wrong [in its own way](#How-much-does-a-block-write?):
 #
 # * Without **plus signs** it's fog again: all that's left of a photograph is a single vector. In
 #   your code that's two forgotten `x +`, and no error tells you.
 # * Without **norms** the stream grows far too large, and the network is sure of nonsense, such
 #   as a slide rule in the cup.
-# * Without **MLPs** row 0 still looks, as the cat's other percentage shows, but it draws the same
-#   conclusion every time.
-#
-# (Networks trained without a part might learn to manage.)
+# * Without **MLPs** row 0 still looks (the cat gets 13%, not 15%), but it draws the same conclusion
+#   every time.
 #
 # <div class="try" data-part="parts"></div>
 #
@@ -522,10 +512,10 @@ figures.show(*drawings.parts(shown, given, beside))
 #
 # After twelve blocks the network says "military uniform". But when does it know?
 #
-# Normally, the last norm and a matrix called the *head* turn row 0 into 1,000 scores, one per
-# class: the *logits*. But blocks only [add](#How-much-does-a-block-write?) to the stream, so row 0
-# has the same shape all the way, and you can hand it to the head after any block. `stream`, from a
-# hidden cell, returns the stream after every block.
+# Normally, the last norm and a matrix called the *head* (not one of attention's) turn row 0 into
+# 1,000 scores, one per class: the *logits*. But blocks only [add](#How-much-does-a-block-write?) to
+# the stream. Row 0 is one running sum all the way, so you can hand it to the head after any block and
+# see whether it makes sense. `stream` returns the stream after every block.
 
 
 # %% tags=["hide-cell"]
@@ -560,7 +550,7 @@ def guesses(image):
 said = {name: guesses(image) for name, image in images.items()}
 figures.show(*drawings.answers(shown, said))
 
-# %% tags=["nbval-check-output", "hide-cell"]
+# %% tags=["nbval-check-output", "remove-cell"]
 ends = [said[name][12][0] for name in images]
 assert ends == ["military uniform", "Egyptian cat", "espresso"]
 assert {said[name][0][0] for name in images} == {"crayfish"}
@@ -573,17 +563,15 @@ print("three crayfish first; a uniform, a cat and an espresso last")
 # Only after block 11, and then at once with 86%.
 #
 # Before the first block everything is a crayfish: row 0, a learned vector, hasn't looked at anything
-# yet. Up to block 8 the head only guesses. Then something close comes up, and at last the thing
-# itself: a suit, then the uniform; a tiger cat, then the Egyptian cat; a cup, then the espresso.
+# yet. At block 9 or 10 something close comes up, and soon the thing itself: a suit, then the uniform;
+# a tiger cat, then the Egyptian cat; a cup, then the espresso.
 #
 # This trick is the *logit lens* ([nostalgebraist
 # 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens); on ViTs,
 # [Vilas et al. 2023](https://arxiv.org/abs/2310.18969)). Use it with care: the head was trained to
-# read the finished stream. When it says "hook" halfway, there may be a uniform that it can't read
-# yet.
+# read the finished stream, so behind a "hook" halfway there may be a uniform that it can't read yet.
 #
-# And what does the network make of a photograph of *yours*? Put your file's name in place of this
-# rocket on its launch pad:
+# And a photograph of *yours*? Put your file's name in place of this rocket:
 
 # %%
 yours = vitedu.data.photo("rocket")  # or yours = "my photo.jpg"
@@ -598,43 +586,77 @@ figures.show(*drawings.answers(pictures, {"yours": guesses(image)}))
 #
 # ## The fog lifts
 #
-# Here's the map of Hopper's cap for the last time. The upper row has twelve layers of attention
-# alone, and twelve of your blocks with new weights. The lower row has your trained blocks, after
-# four, eight and twelve of them, with what the head says there.
+# Here's the map of Hopper's cap for the last time: above, what you began with and the fog;
+# below, your trained blocks, with what the head says.
 
 # %% tags=["hide-input"]
-with torch.random.fork_rng():
-    torch.manual_seed(0)
-    new = [fresh(EncoderBlock(192, 3, 768)) for _ in mine]
-stacks = {"attention alone": nn.Sequential(*layers[:12])}
-stacks["new blocks"] = nn.Sequential(*new)
-streams = {name: stack(start)[0] for name, stack in stacks.items()}
+streams = {"no layer": tokens[0], "attention alone": bare[-1][0]}
 for n in (4, 8, 12):
-    streams[f"{n}: {said['Hopper'][n][0]}"] = stream(hopper)[n][0]
+    name = f"after block {n}:\n{said['Hopper'][n][0]}"
+    streams[name] = stream(hopper)[n][0]
 figures.show(*drawings.likeness(picture, streams, CAP))
 
+
 # %% [markdown]
-# Attention alone is fog. New blocks leave a mist: the patches differ, but the blocks haven't
-# learned yet which of them belong together.
+# Watch the jacket. With no layer, most of it shone like the cap's band. After block 4 it has dimmed,
+# and after block 8 it has nearly gone out. What shines now is the cap: the band most of all, badge
+# and top more faintly. Nobody ever marked a cap for this network; it only learned to name
+# photographs.
 #
-# Now watch the jacket. After block 4, large parts of it are still nearly as light as the cap's
-# band. After block 8 it has gone dark, and what lights up is the cap: the dark band most of all,
-# badge and white top more faintly. It's chapter 2's map, but this time your own blocks have drawn
-# it. Nobody ever marked a cap for this network; it only learned to name photographs. And the head
-# still says "hook"!
+# Four blocks later the head says what you'd say. On the map, jacket, flag and sky have come back a
+# little, but the band outshines them all. (The black corners have [huge
+# vectors](#How-much-does-a-block-write?) that point away from the cap's.)
 #
-# Four blocks later the head says what you'd say. (That's one patch of one photograph. The black
-# corners are the [giants](#How-much-does-a-block-write?) again.) From fog to a uniform: two lines
-# of code, twelve times over, and you wrote them.
+# Remember how this page began? Something had to put cap and face together. Your blocks take any
+# number of tokens, so give them row 0 with the cap's patches alone, then with the face's, then with
+# both.
+
+
+# %% tags=["hide-cell"]
+def area(rows, columns):
+    """The numbers of the patches in some rows and columns, of 14 each."""
+    return [14 * row + column for row in rows for column in columns]
+
+
+def only(patches):
+    """The photograph (3, 224, 224), in which all other patches are grey."""
+    mask = torch.zeros(14 * 14)
+    mask[patches] = 1
+    mask = mask.view(14, 1, 14, 1).expand(14, 16, 14, 16).reshape(224, 224)
+    return picture * mask + 0.9 * (1 - mask)
+
+
+# %%
+cap = area(range(0, 4), range(4, 11))
+face = area(range(4, 8), range(4, 10))
+heard = {}
+for name, kept in {"cap": cap, "face": face, "both": cap + face}.items():
+    rows = [0, *(1 + patch for patch in kept)]
+    heard[name] = read(mine(start[:, rows]))
+
+# %% tags=["hide-input"]
+views = {"cap": only(cap), "face": only(face), "both": only(cap + face)}
+figures.show(*drawings.parts(views, {"yours": list(heard.values())}))
+
+# %% tags=["nbval-check-output", "remove-cell"]
+names = [name for name, _ in heard.values()]
+assert names == ["mask", "mask", "military uniform"]
+assert heard["cap"][1] < 0.2 and heard["face"][1] < 0.2 < heard["both"][1]
+print("cap and face are a uniform together, and neither is alone")
+
+# %% [markdown]
+# The cap alone might be a mask, and so might the face. Together they're a uniform, nearly as surely as
+# in the whole photograph. (That's one photograph. Try the cap with the jacket, or with sky!)
+#
+# From fog to a uniform: two lines of code, twelve times over, and you wrote them.
 #
 # ## What to take with you
 #
-# 1. Attention averages, so attention alone makes all tokens equal. *Adding* to the stream keeps
-#    their differences.
-# 2. A norm gives each branch tokens of one size. Attention lets the tokens talk, and the MLP lets
-#    each of them think.
-# 3. A block is two lines of code with four parts: take one out of every trained block, and the
-#    network talks nonsense without any error.
+# 1. Attention averages, so attention alone makes all tokens equal. The plus sign keeps their
+#    differences, and the norm keeps layers from drowning them.
+# 2. Attention lets the tokens talk, and the MLP lets each of them think.
+# 3. A block is two lines of code with four parts. Take one out of a trained network, and it talks
+#    nonsense without any error.
 #
 # Can you answer these? ([Answers](#Solutions))
 #
@@ -693,13 +715,16 @@ figures.show(*drawings.likeness(picture, streams, CAP))
 # $a = b$, the output is then about as large as the input, and in a random direction, which in
 # 192 dimensions is nearly at a right angle to the stream.
 #
-# So, by Pythagoras, a layer without norms makes the stream about $\sqrt2$ times as long, and 24
-# of them roughly $\sqrt2^{\,24} = 4096$ times. With norms each step is about as long as the
-# start was: start and 24 steps, all at right angles, are $\sqrt{25} = 5$ times as long. The place
-# of the norm and the first values have to be chosen together.
-# [Chapter 4](04_vit.ipynb) has the first value of every weight in the network.
+# The pencil doubled the mean. Here the stream and what's added are like two sides of a square, so by
+# Pythagoras a layer without norms makes the stream about $\sqrt2$ times as long, and 24 of them
+# roughly $\sqrt2^{\,24} = 4096$ times. With norms each step is about as long as the start was: start
+# and 24 steps, all at right angles, are $\sqrt{25} = 5$ times as long. The place of the norm and the
+# first values have to be chosen together. [Chapter 4](04_vit.ipynb) has the first value of every
+# weight in the network.
 #
-# And the two spreads of 21%, with norms and without? Here they are for four other seeds:
+# And the two spreads of 21%, with norms and without? Here they are for four other seeds. Then,
+# for our own 24 layers without norms, how many patches are somebody's favourite, in each of the three
+# heads, and what's left if every patch gives equal shares to all:
 
 # %% tags=["hide-input"]
 with torch.random.fork_rng():
@@ -713,11 +738,29 @@ with torch.random.fork_rng():
         told = f"+ add {spread(added):.0%}, + norm {spread(normed):.0%}"
         print(f"seed {seed}: {told}")
 
+z = equal = tokens
+for n, layer in enumerate(layers, start=1):
+    q, k, v = layer.qkv(z).view(1, 196, 3, 3, 64).permute(2, 0, 3, 1, 4)
+    _, attended = attention(q, k, v)  # (1, heads, t, t)
+    favourites = attended.argmax(dim=-1)[0]  # (heads, t)
+    if n in (9, 24):
+        counts = " ".join(f"{len(each.unique())}" for each in favourites)
+        print(f"layer {n}, favourites in each head: {counts}")
+    z = z + layer(z)
+    value = layer.qkv.weight[-192:] @ equal.mean(dim=1)[0]
+    equal = equal + layer.proj(value)
+print(f"equal shares, 24 layers: spread {spread(equal):.1%}")
+
 # %% [markdown]
-# With norms it's nearly the same each time. Take the table above: the stream grew to 4.7 times its
-# size, and 21% of that is about as much difference as there was at the start. So the differences
-# kept their size, and only what the tokens share has grown. Without norms the spread is a matter of
-# chance, so that the two agree on this page is a coincidence.
+# With norms it's nearly the same each time: the differences keep their size, and only what the tokens
+# share grows.
+#
+# Without norms the spread is a matter of chance, so that the two agree on this page is a coincidence.
+# But it isn't the pencil's fog, and the last lines tell you why. With equal shares, every layer would
+# add the same vector to all tokens, and beside that the differences soon count for nothing. In fact,
+# the ninth layer has two dozen favourites or more in each head, so what it adds to one patch differs
+# from what it adds to another. (By the last layer the favourites are few, and the fog draws in after
+# all.)
 #
 # ### Somebody else's block
 #
@@ -789,7 +832,7 @@ print("set right, PyTorch's layer equals your block")
 #   gown.
 #   (The cat has become a mushroom.)
 # * `layer_norm_eps=1e-5` changes next to nothing here. It would for a very small token:
-#   $(0.002, 0)$ becomes $(0.71, -0.71)$ with the authors' $\epsilon = 10^{-6}$, and
+#   $(0.002, 0)$ becomes $(0.71, -0.71)$ with your $\epsilon = 10^{-6}$, and
 #   $(0.30, -0.30)$ with PyTorch's.
 # * The fifth default, `dropout=0.1`, changes nothing either: it zeroes random numbers, but
 #   only in training.
@@ -946,6 +989,20 @@ for name, image in images.items():
 # that the network uses these tokens as scratch paper, and that it's better to add a few
 # spare tokens for the purpose, called *registers*.
 #
+# What happens when a part is missing? Here's how large Hopper's patches are after block 12, compared
+# with the start, and their spread. The four corners are left out, because they'd drown the rest.
+
+# %% tags=["hide-input"]
+rest = [n for n in range(196) if n not in (0, 13, 182, 195)]  # no corners
+print(f"{'after block 12':15}{'size':>7}{'spread':>8}")
+for name, network in networks.items():
+    before, after = (z[:, 1:][:, rest] for z in (start, network.blocks(start)))
+    times = f"{size(after) / size(before):.1f}x"
+    print(f"{name:15}{times:>7}{spread(after):8.0%}")
+
+# %% [markdown]
+# Here's the fog without plus signs, in numbers, and the stream that grows too large without norms.
+#
 # ## Where this is in the paper
 #
 # Equations (2) and (3) and the right half of Figure 1, in section 3.1:
@@ -987,7 +1044,8 @@ for name, image in images.items():
 #
 # 1. What each takes home is an average, so they get closer together. And the more alike they
 #    are, the more evenly they share their attention, so the next average is blurrier.
-# 2. It grows by about $\sqrt2$ in each layer, to thousands of times its size. Then the scores
+# 2. Each layer adds in proportion to what's there, so the stream grows to thousands of times its
+#    size. Then the scores
 #    are so large that each token attends to a single winner, and attention hardly learns.
 # 3. $(1, -1)$, as from $(3, 1)$. A token such as $(4, 4)$ has deviation 0.
 # 4. Row 0 starts out the same for every picture, and nothing but attention brings anything of a
@@ -1060,8 +1118,8 @@ model.blocks = mine
 #
 # $\mathbf{W}_1 \mathbf{W}_2$ and $\mathbf{b}_1 \mathbf{W}_2 + \mathbf{b}_2$: without
 # the bend, two matrices are no more than one. The branch still writes something, so the
-# network says something else than without MLPs. But it can't conclude anything, and the next
-# cell shows how much that helps: a vase, three times.
+# network says something else than without MLPs. But a single matrix draws no conclusions, and the
+# next cell shows how much it helps: a vase, three times.
 #
 # </details>
 

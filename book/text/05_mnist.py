@@ -11,10 +11,10 @@ import vitedu
 # pixels of a handwritten digit straight to ten scores. It has $784 \cdot 10 + 10 = 7{,}850$
 # weights, and it learns to read 92 of 100 new digits. In the other corner is a Vision
 # Transformer, your class of [chapter 4](04_vit.ipynb). It's tiny, two blocks of width 16, and has
-# 7,850 weights as well.
+# 7,850 weights, too.
 #
-# Who wins, and by how much? In chapter 4 the weights came out of a file. Today you train
-# them yourself, and learn to tell a better recipe from a lucky run.
+# Who wins, and by how much? Today you train the weights yourself, and learn to tell a better
+# recipe from a lucky run.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import os
@@ -76,13 +76,13 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # MNIST ([LeCun et al. 1998](https://doi.org/10.1109/5.726791)) has 70,000 of these, 28×28 grey
 # pixels each, from 0 (paper) to 1 (ink). The blue lines show the ViT's sixteen patches.
 #
-# Ten thousand digits are for testing, and we won't touch them until the end. Of the others, a
-# random sixth is held out (`x_held`, with labels `y_held`) to see how we're doing. The network
-# learns from the rest (`x_learn`, `y_learn`).
+# Ten thousand digits are for testing, at the very end. Of the others, a random sixth is held out
+# (`x_held`, with labels `y_held`) to see how we're doing. The network learns from the rest
+# (`x_learn`, `y_learn`).
 #
 # We'll begin with the loop of nearly every first tutorial. It shuffles the images, takes a
-# *batch* of 64 at a time, computes the loss, and lets AdamW move the weights. One
-# pass over all the images is an *epoch*.
+# *batch* of 64 at a time, computes the loss, and lets AdamW move the weights. One pass over all
+# the images is an *epoch*.
 
 
 # %%
@@ -90,7 +90,7 @@ def tiny(seed=0):
     """7,850 weights; the seed decides their first values."""
     torch.manual_seed(seed)
     sizes = {"embed_dim": 16, "depth": 2, "num_heads": 2, "mlp_dim": 64}
-    return ViT(28, 7, 1, 10, **sizes).to(device)
+    return ViT(28, 7, 1, 10, **sizes).to(device)  # a GPU, if you have one
 
 
 def tutorial(model, images, labels, epochs, lr):
@@ -118,10 +118,9 @@ def try_rate(lr, loop=tutorial):
 slow = try_rate(0.001)
 
 # %% [markdown] tags=["predict"]
-# That's far below the linear layer's 92%, though the linear layer took more than one epoch. But
-# look at the 0.001, which is PyTorch's default. It's the *learning rate*: it scales every step of
-# the weights. Let's make it ten times as large, then a hundred times. **What does a hundred times
-# the rate do?**
+# That's no match for the linear layer yet. But look at the 0.001, PyTorch's default. It's the
+# *learning rate*: it scales every step of the weights. Let's multiply it by ten, then by a
+# hundred. **What does a hundred times the rate do?**
 #
 # * it gets many more digits right
 # * it gets about as many right
@@ -132,24 +131,26 @@ fast = try_rate(0.01)
 wild = try_rate(0.1)
 
 # %% [markdown]
-# Ten times the rate, and over a third of the mistakes are gone. A hundred times, and the network
+# Ten times the rate removes over a third of the mistakes. With a hundred times, the network
 # misreads most digits.
 #
-# **So why does a first training disappoint, which number matters most, and how do you find
-# it without fooling yourself?**
+# **Why, then, does a first training run disappoint, which number matters most, and how do you
+# find it without fooling yourself?**
 #
 # ## One step
 #
-# Let's slow that loop down. Each turn does four things.
+# Let's slow that loop down. Each turn does four things, and `zero_grad` only clears the last
+# turn's gradients.
 
 # %% tags=["hide-input"]
 figures.show(*mnist.training_loop())
 
 
 # %% [markdown]
-# The loss $\ell$ of an image is small when $p_y$, the probability that the network gives to the
-# true label $y$, is close to one. The gradient $g$ says for every weight $w$ how fast the loss
-# would rise if that weight grew, so the step moves each weight the other way.
+# The loss $\ell = -\ln p_y$ of an image is small when the network gives its true label $y$ a
+# probability $p_y$ close to one. The gradient $g$ says for every weight $w$ how fast the loss
+# would rise if that weight grew, so the step moves each weight the other way. Finally, `detach`
+# keeps the loss as a plain number.
 
 
 # %% tags=["teaches"]
@@ -164,17 +165,21 @@ def train_step(model, optimizer, images, labels):
 
 # %% [markdown]
 # In plain gradient descent, a step moves a weight by the learning rate times its gradient. Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)), on which AdamW is built, keeps [two
-# running means](#Adam-in-four-lines) for each weight: $\hat m$ of its recent gradients, and $\hat
-# v$ of their squares. Then it takes this step, where $\eta$ is the learning rate:
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) keeps two running means for each weight:
+# $\hat m$ of its recent gradients, and $\hat v$ of their squares. The hats mark [a
+# correction](#Adam-in-four-lines) for the first steps. Then it takes this step, where $\eta$ is
+# the learning rate:
 #
 # $$ w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v}} $$
 #
-# In the very first step, both are means of a single gradient: $\hat m = g$ and $\hat v = g^2$.
+# The W of AdamW is for *weight decay*: each step also shrinks every weight a little.
+#
+# In the very first step, both means are of a single gradient: $\hat m = g$ and $\hat v = g^2$.
 
 # %% [markdown] tags=["predict"]
-# Take a pencil: two weights of the head have the gradients $g = 0.1$ and $g = 0.0005$, and the
-# learning rate is $\eta = 0.001$. **How far does the weight with the gradient 0.0005 move?**
+# Pencil and paper: in the head, all weights start at zero, so there's nothing to shrink. Two of
+# them have gradients of $0.1$ and $0.0005$. The learning rate is $\eta = 0.001$. **How far does
+# the weight with the gradient 0.0005 move?**
 
 # %% tags=["nbval-ignore-output"]
 model = tiny()
@@ -200,8 +205,8 @@ print("every weight of the head moved by the learning rate")
 # because $g / \sqrt{g^2}$ is plus or minus one. Adam's first step keeps the direction of the
 # gradient and throws its size away.
 #
-# So with Adam the learning rate is a *length*: roughly how far each weight may walk in a step.
-# How far did the weights get in our epoch?
+# With Adam, then, the learning rate is a *length*: roughly the most that a weight moves in a
+# step. How far did the weights get in our epoch?
 
 # %% tags=["nbval-ignore-output"]
 weights = nn.utils.parameters_to_vector  # all 7,850 in one row
@@ -212,9 +217,12 @@ for lr, each in {0.001: slow, 0.01: fast}.items():
     print(f"rate {lr:<10} mean distance moved  {way.mean():.2f}")
 
 # %% [markdown]
-# At the default rate, the weights have moved by only a third of their own size, so the first run
-# was probably still on its way. Or is there a bug? A test takes two seconds: give a fresh network
-# the *same* 64 digits again and again. It should soon know them by heart.
+# In 782 steps, a weight could have gone $782 \cdot 0.001 \approx 0.8$, but many steps cancel
+# each other. At the default rate, the weights have moved by only a third of their own size, so
+# the first run was probably still on its way.
+#
+# Or is there a bug? There's a two-second test: give a fresh network the *same* 64 digits again
+# and again. It should soon know them by heart.
 
 # %% tags=["nbval-ignore-output"]
 tested, same = tiny(), []
@@ -230,12 +238,12 @@ print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
 #
 # ## Rise and fall
 #
-# Long steps get you across town, but not onto a doorstep: you keep stepping over it. Training
-# is like that. Near a good place, gradients are mostly noise, and Adam divides even the noise
-# by its own size, so its steps don't shrink as it gets nearer.
+# Long steps get you across town, but not onto a doorstep: you keep stepping over it. In training,
+# gradients near a good place are mostly noise, and Adam divides even the noise by its own size,
+# so its steps don't shrink as it gets nearer.
 #
 # Here's a toy: two hundred weights, and the best place for each is 0, the red line. A weight's
-# gradient is its distance from 0, plus random noise.
+# gradient is its distance from 0, plus random noise, and Adam takes the steps.
 
 # %% tags=["hide-input"]
 walks = {"constant": [], "falling": []}
@@ -262,7 +270,8 @@ figures.show(*mnist.paths(walks))
 # the first tenth of the steps: the *warm-up*.
 #
 # Take a run of $T$ steps, of which the first $T_w$ are the warm-up. The rate $\eta_t$ of step $t$
-# climbs in a straight line to the highest rate $\eta$, and then comes down along half a cosine:
+# climbs in a straight line to the highest rate $\eta$. Then comes the *decay*: it falls to zero
+# along half a cosine.
 #
 # $$
 # \eta_t = \begin{cases}
@@ -293,7 +302,7 @@ figures.show(*mnist.schedule(rates))
 
 
 # %% [markdown]
-# Step and rate together make a whole training:
+# Put step and rate together, and you have a whole training run:
 
 
 # %% tags=["teaches"]
@@ -324,17 +333,13 @@ settled = try_rate(0.01, loop=train)
 #
 # ## Which rate?
 #
-# Let's try five rates, for two epochs each (`SHORT`). But not on the test images: if you try twenty
-# settings there and report the best, part of its lead is luck. So we choose on the held-out digits,
-# the *validation set*, and the test set stays fresh.
+# Let's try five rates, for two epochs each (`SHORT`). The best of many tries owes part of its
+# lead to luck. That's why we choose on the held-out digits, the *validation set*, and keep the
+# test set fresh.
 #
-# *Accuracy* is the share of images whose true class has the largest of the head's ten numbers, the
-# *logits*. So count the right answers over all batches, and divide once.
-#
-# Don't average the accuracies of the batches instead: the last batch is usually smaller, and would
-# count as much as a full one. Nothing warns you. In a popular course, [a network that very likely
-# never looked](#Three-networks-that-never-look) at its photographs seemed to get more than half of
-# them right.
+# *Accuracy* is the share of images whose true class has the largest of the head's ten numbers,
+# the *logits*. Count the right answers over all batches, and divide once: an [average over
+# batches](#Three-networks-that-never-look) is wrong when the last one is smaller.
 
 
 # %% tags=["teaches"]
@@ -348,7 +353,7 @@ def accuracy(model, images, labels, batch_size=500):
 
 
 # %% [markdown]
-# Here are the five runs. (Ignore `scale` and `shift` for now.)
+# Here are the five runs. We'll need `scale` and `shift` later.
 
 # %% tags=["nbval-ignore-output"]
 as_is = nn.Identity()  # changes nothing
@@ -365,33 +370,30 @@ by_rate = {lr: climb(0, lr) for lr in (0.001, 0.003, 0.01, 0.03, 0.1)}
 figures.show(*mnist.rates(by_rate))
 
 # %% [markdown]
-# PyTorch's default makes more than twice the mistakes of the best rate. At the bottom, the curve is
-# so flat that one run each can't tell neighbours apart, and on the right there's a cliff. (Your
-# numbers may differ, and a lot at the cliff.)
+# PyTorch's default makes more than twice the mistakes of the best rate. At the bottom, the curve
+# is so flat that one run each can't tell neighbours apart. We take 0.01 rather than 0.03, because
+# on the right there's a cliff. With 5.5% mistakes against 8, your ViT is past the linear layer.
 #
-# We take 0.01, because it's further from the cliff than 0.03. For your own network, keep the method
-# and not the number: five short runs, with rates about a factor of three apart.
-#
-# And what does the warm-up do? Here's 0.03 with and without it, for three seeds each. A *seed*
-# decides the first weights and the order of the images:
+# And what does the warm-up do? Here's 0.03 with and without it, for three seeds each (`SEEDS`). A
+# *seed* decides the first weights and the order of the images:
 
 # %% tags=["nbval-ignore-output"]
-fall = partial(train, warmup=0.0)
+fall = partial(train, warmup=0.0)  # the same, with no warm-up
 for name, loop in {"with": train, "without": fall}.items():
     found = [climb(seed, 0.03, loop) for seed in SEEDS]
     print(f"{name:7} warm-up:", ", ".join(f"{each:.1f}%" for each in found))
 
 
 # %% [markdown]
-# Without the warm-up, you get about two to six times the mistakes, and every seed ends somewhere
-# else. A single run would have told you none of that.
+# Without the warm-up, you get about two to six times the mistakes. It helps every time, but one
+# seed couldn't have told you how much.
 #
 # ## Better, or lucky?
 #
-# From now on, we'll compare means of three seeds.
+# That's why, from now on, we'll compare means of three seeds.
 #
-# Two more changes might help. `centre` maps the pixels to −1 to 1, so that paper and ink have
-# opposite signs. `Shift` moves an image at random, by up to a pixel, every time it's used.
+# One more change might help: `centre` maps the pixels to −1 to 1, so that paper and ink have
+# opposite signs.
 
 
 # %% tags=["hide-cell"]
@@ -411,7 +413,8 @@ def centre(pixels):
 
 
 # %% [markdown]
-# We'll make one change at a time, each on top of the last, like the rungs of a ladder:
+# We'll make one change at a time, each on top of the last, like the rungs of a ladder. Ignore the
+# last rung, the shifts, until the next section.
 
 # %% tags=["nbval-ignore-output"]
 RUNGS = {
@@ -440,14 +443,15 @@ figures.show(*mnist.ladder(rungs, found))
 
 
 # %% [markdown]
-# Each grey dot is a seed, and the upright mark is their mean. Other seeds would have given
-# another mean. How far off is ours, typically? That's the *standard error*: the standard
-# deviation of the runs, divided by the square root of their number. It's the whisker, and the
-# number after the ±.
+# Each grey dot is a seed, and the upright mark is their mean. How far off is it, typically? That's
+# the *standard error*: the standard deviation of the runs, divided by the square root of their
+# number. It's the whisker, and the number after the ±.
 #
-# Is a rung better than the rung above it? The difference of their means is the gain. Both means
-# have an error, so the gain has one, too: square the two errors, add, and take the root. (Our rungs
-# share their seeds, so that's only approximate.)
+# A falling rate [doesn't always help](#When-falling-hurts). At 0.001, it makes more mistakes than
+# a constant rate, probably because it falls too early.
+#
+# Is a rung better than the rung above it? The difference of their means is the gain. For the error
+# of the gain, square both errors, add, and take the root.
 #
 # > **Rule of thumb.** Change one thing, use several seeds, and divide the difference by
 # > its error. Below 2, it's no result. From 2 to 3, it's a hint. Above 3, it's a result.
@@ -484,17 +488,25 @@ figures.show(
 )
 
 # %% [markdown]
-# It's a hint. The gain of 0.9 has the error $\sqrt{0.3^2 + 0.2^2} \approx 0.36$, so it's about
-# two and a half times its error: the third hollow circle.
+# It's a hint: the gain of 0.9 is about two and a half times its error, $\sqrt{0.3^2 + 0.2^2}
+# \approx 0.36$.
 #
-# The full circles are the same ladder with [twenty seeds](#Twenty-seeds). Now the pixels are a
-# result, and the shifts still aren't one.
+# In the picture, each row is a gain over the rung above. The hollow circles are our three seeds.
+# The full ones are a record of [twenty seeds](#Twenty-seeds), where the pixels are a result.
+#
+# That record has a surprise, too: at our rate of 0.01, the gain from the warm-up is only about
+# [one of its errors](#Solutions), so it's no result. We keep the warm-up, because it costs
+# nothing.
 #
 # ## Fifteen epochs
 #
-# Shifts are meant to stop the network from memorising, and nobody memorises fifty thousand
-# digits in two epochs. So let's train for fifteen (`LONG`), without shifts and with them.
-# **Which network will be better on its own digits, and which on fresh ones?**
+# In a long run, a network may learn its digits by heart. Against that, `Shift` moves each image
+# at random, by up to a pixel, every time it's used in training. On the ladder it brought nothing,
+# but nobody memorises fifty thousand digits in two epochs.
+#
+# Let's train for fifteen (`LONG`), without shifts and with them. We train `runner`, which shifts
+# the images first, but we measure `model`, which doesn't. **Which network will be better on its
+# own digits, and which on fresh ones?**
 
 # %% tags=["nbval-ignore-output"]
 finished = {}
@@ -508,8 +520,9 @@ for name, shift in {"as they are": as_is, "shifted": Shift()}.items():
     print(f"{name:11}  training {learned:.2%}, held out {fresh:.2%}")
 
 # %% [markdown]
-# Without shifts, the network does much better on the digits it trained on than on fresh ones, so
-# it has learned some by heart. With shifts, most of that gap is gone.
+# Without shifts, the network does much better on its own digits than on fresh ones, so it has
+# learned some by heart. With shifts, most of that gap is gone, mainly because the training
+# accuracy fell.
 #
 # Here's the run with shifts in red, and in grey the same run at a constant 0.01.
 
@@ -532,18 +545,12 @@ two_rates = {"constant": [0.01] * steps, "rise and fall": rates}
 figures.show(*mnist.runs(two_losses, two_rates, math.ceil(len(x_learn) / 64)))
 
 # %% [markdown]
-# The constant rate starts out ahead. Then the rate sinks, and the red curve leaves the grey one
-# behind: on fresh digits, the constant run makes nearly twice the mistakes.
+# The constant rate starts out ahead. Then the red rate sinks, and the red curve pulls away. On
+# fresh digits, the constant run makes nearly twice the mistakes.
 #
-# ## The luck of the images
-#
-# On fresh digits, the shifts seem to have gained you a third of a percent. But seeds aren't the
-# only luck: with other held-out digits, both numbers could easily be [a tenth of a
-# percent](#A-tenth-of-a-percent) higher or lower.
-#
-# Both networks read the *same* images, though, so we can pair their answers. Images that both get
-# right, or both get wrong, can't tell you who's better. What counts are the $a$ images that only
-# the first network gets right, and the $b$ images that only the second does.
+# But are the shifts better, or lucky? On fresh digits, they bought you a third of a percentage
+# point. Count the images that only one of the two networks gets right: $a$ without shifts, and
+# $b$ with them.
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -557,19 +564,20 @@ print(f"right only without shifts: {a}, right only with them: {b}")
 print(f"difference {b - a} images, standard error {math.sqrt(a + b):.0f}")
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-figures.show(*mnist.toss(a, b, ("only without shifts", "only with them")))
+figures.show(*mnist.toss(a, b, "the shifted network"))
 
 # %% [markdown]
-# If the two networks were equally good, each of these images would be a coin toss, and the
-# difference $b - a$ would have the standard error $\sqrt{a + b}$, here 15. So the border between
-# the two groups would nearly always fall into the shaded band: a difference of at most two errors.
+# If both networks were equally good, each of these images would be a coin toss that adds 1 to the
+# lead $b - a$ or takes 1 away. After $n$ tosses you're typically about $\sqrt{n}$ away from 0, so
+# the lead has a standard error of $\sqrt{a + b}$, here 15.
 #
-# Your border is just outside, so that's a hint, but for this pair of runs only: coin tosses don't
-# count the luck of the seeds. We keep the shifts all the same, because they cost no weights.
+# Your lead of 35 is just over two errors: a hint, and only for this pair of runs. Keeping the
+# shifts is a bet, but now you know how good a bet.
 #
 # ## The duel
 #
-# All choices are made, so we may open the test set.
+# All choices are made, so we may open the test set. We took one shortcut: the rate comes from
+# runs of two epochs, before we centred the pixels.
 
 # %% tags=["nbval-ignore-output"]
 model = finished["shifted"]
@@ -587,7 +595,7 @@ print("no lazy network, and it was trained")
 
 # %% [markdown]
 # That's a single run, but an honest number, because you chose nothing on these images. The linear
-# layer gets the same pixels, shifts and epochs, and its rate is chosen the same way.
+# layer gets the same training, with a rate from five short runs of its own.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 for lr in by_rate:
@@ -605,8 +613,7 @@ print(f"linear {accuracy(rival[1:], centre(x_test), y_test):.2%}")
 
 
 # %% [markdown]
-# Your ViT wins, and it isn't close. With as many weights, the linear layer makes more than
-# four times the mistakes.
+# Your ViT wins, and it isn't close: the linear layer makes more than four times the mistakes.
 
 # %% [markdown] tags=["predict"]
 # One more rival steps into the ring: three small convolutions with 7,768 weights. Each slides a
@@ -656,20 +663,21 @@ notes = {"ViT, the tutorial's way": "60,000 images,\nmean of 3 runs"}
 figures.show(*mnist.duel(misread, notes))
 
 # %% [markdown]
-# Fewer than half! By the coin toss, the difference has an error of at most $\sqrt{186 + 79} \approx
-# 16$ digits, so for this pair of runs it's a result.
+# Fewer than half! That's a lead of 107 digits, and [its error is at most
+# 16](#ViT-against-convolutions). For this pair of runs, it's a result.
 #
-# The convolutions don't have to learn that a stroke is the same stroke one pixel further along,
-# because they're built that way. Your ViT has to learn that from examples.
+# The bars show who wins, not why. A likely reason: a stroke stays the same stroke one pixel
+# further along. The convolutions are built that way, while your ViT has to learn it from
+# examples. But they also do [about four times as many multiplications](#ViT-against-convolutions)
+# per image.
 #
-# The second bar is [our record](#Three-records) of your network trained the tutorial's way, and it
-# makes twice your mistakes. So it matters how you train. But it also matters what you build in:
-# here, with so few weights, having to learn everything is a handicap. When does it stop being one?
-# Much of this book is about that.
+# The second bar is your network trained [the tutorial's way](#Three-records): twice your
+# mistakes, from ten thousand more images. How you train matters, then, and so, probably, does
+# what you build in. When can a network learn it instead? Much of this book is about that.
 #
 # ## The ten it got most wrong
 #
-# For these ten test digits, your network gave the right answer the smallest probability. Write
+# These are the ten test digits where your network gave the right answer the least chance. Write
 # down your own answers, then open the cell below the picture.
 
 # %% tags=["hide-input"]
@@ -689,15 +697,16 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 
 
 # %% [markdown]
-# How many did you get? Some can hardly be read by anyone. Others you read at a glance, because
-# you can tell where the pen slipped. The network has seen fifty thousand digits, and never a pen.
+# How many did you get? Some can hardly be read by anyone, but others are plain to you. Perhaps it
+# helps that you know how a pen moves. The network has seen fifty thousand digits, and never a pen.
 #
-# Write a few yourself: [Try it](try.md#Learn) trains these weights in your browser, and then reads
+# Write a few yourself: [*Try it*](try.md#Learn) trains this network in your browser, then reads
 # what you draw.
 #
 # ## What to take with you
 #
-# 1. Find the learning rate first, in a few short runs, and let it fall to zero at the end.
+# 1. Find the learning rate first, in short runs at rates a factor of three apart, and let it
+#    fall to zero at the end.
 # 2. Choose on a validation set, and open the test set last.
 # 3. Divide a difference by its error: below two it's no result, above three it is one. One run has
 #    no error bar.
@@ -709,11 +718,10 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 3. Why don't Adam's steps shrink when the gradients turn into noise?
 # 4. Three runs had 5.9, 6.0 and 6.4% mistakes. You change something, and one run has 5.5%. Is it
 #    better?
-# 5. Two networks have read the same test images. Which of these images tell you who's better?
+# 5. Two networks have read the same test images. Which images tell you who's better?
 #
-# Try your recipe on small photographs, and you'll meet a common complaint about Vision
-# Transformers: bad accuracy from scratch. **What does a photograph need that a digit doesn't?**
-# That's [chapter 6](06_recipe.ipynb).
+# Trained from scratch on small photographs, Vision Transformers are known for poor accuracy.
+# **What does a photograph need that a digit doesn't?** That's [chapter 6](06_recipe.ipynb).
 #
 # ## Exercises
 #
@@ -735,9 +743,9 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # images each. How large must $n$ be for a difference of 0.1% to be two standard errors?
 # (You need [this error](#A-tenth-of-a-percent), twice.)
 #
-# **4.** ★★ At a rate of 0.03, the warm-up decided everything. Predict what it does at 0.01, then
-# compare `climb(seed, 0.01, fall)` with `climb(seed, 0.01, train)`, for three seeds. (Does the fall
-# always help? [Not always](#When-falling-hurts).)
+# **4.** ★★ With the record's twenty seeds, the warm-up's gain at 0.01 is about one of its errors.
+# If the gain is real, about how many seeds would make it a result? Guess what three seeds will
+# say, then compare `climb(seed, 0.01, fall)` with `climb(seed, 0.01, train)`.
 #
 # **5.** ★★ Put the 16 patches of every test image into another order, the same for all
 # images. Attention doesn't care about order ([chapter 2](02_attention.ipynb)). What
@@ -788,11 +796,12 @@ print("five steps give the weights of torch.optim.Adam")
 #
 # ### Three networks that never look
 #
-# Does it matter how you count? [Notebook
+# Does it matter how you count? Suppose you average the accuracies of the batches. The last batch
+# is usually smaller, but it then counts as much as a full one. [Notebook
 # 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
-# of a much loved PyTorch course tests its network on 75 photographs of food, sorted by class, in
-# batches of 32, and averages the batches' accuracies. Let's measure three "networks" that way,
-# each of which gives every photograph the same answer.
+# of a much loved PyTorch course counts that way. It tests its network on 75 photographs of food,
+# sorted by class, in batches of 32. Let's measure three "networks" like that, each of which gives
+# every photograph the same answer.
 
 # %% tags=["failure"]
 truth = torch.tensor([0] * 25 + [1] * 19 + [2] * 31)
@@ -804,10 +813,9 @@ for answer in range(3):
 
 
 # %% [markdown]
-# Every measurement is wrong, because the last batch holds only eleven images, and counts as much
-# as a full one. Now look at that notebook's ten epochs of training from scratch. Their test
-# accuracies are these three numbers, and no others, so very likely its network never looked,
-# either.
+# Every measurement is wrong, because the last batch holds only eleven images. Now look at that
+# notebook's ten epochs of training from scratch. Their test accuracies are these three numbers,
+# and no others, so very likely its network never looked, either.
 #
 # Our `accuracy` counts right answers, so it doesn't matter how the batches are cut.
 
@@ -825,9 +833,18 @@ print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
 # %% [markdown]
 # ### When falling hurts
 #
-# The fall isn't always a help. Over two epochs, a constant 0.001 made 10.6% mistakes on the
-# ladder, and the one run with rise and fall made 12.9%. A rate that's too small to begin with,
-# and then falls, may never get the weights to a good place.
+# On the ladder, a constant rate of 0.001 does better than 0.001 did among our five runs, where the
+# rate rose and fell. That was a single run, though. Here are three of each, over two epochs:
+
+# %% tags=["nbval-ignore-output"]
+fallen = [climb(seed, 0.001) for seed in SEEDS]
+both = {"constant": rungs["0.001, constant"], "rise and fall": fallen}
+for name, (mean, error) in with_errors(both).items():
+    print(f"0.001, {name:13} {mean:4.1f} ± {error:.1f}% mistakes")
+
+# %% [markdown]
+# The difference is about four of its errors: a result. At this rate the weights are probably still
+# on their way after two epochs, and a falling rate stops them before they arrive.
 #
 # ### Which digits it confuses
 #
@@ -843,22 +860,25 @@ figures.show(*mnist.confusion(counts, data.class_names))
 # them the two digits share many of their strokes. A 4 whose top closes is a 9, and a 5
 # and a 3 have the same lower half.
 #
-# Is a 4 taken for a 9 more often than a 9 for a 4? It's 15 against 6, and by the coin
-# toss the difference of 9 has the error $\sqrt{21} = 4.6$: just under two, no result. And
-# we picked that cell because it was the brightest of ninety, which makes even that ratio
-# flattering.
+# Is a 4 taken for a 9 more often than a 9 for a 4? It's 15 against 6, and by the coin toss the
+# difference of 9 has an error of $\sqrt{21} = 4.6$: just under two, no result. And we picked that
+# cell because it was the brightest of ninety, which makes even that ratio flattering.
 #
 # ### Twenty seeds
 #
-# In the picture of gains, the full circles are the same ladder with twenty seeds. Errors shrink
-# with the square root of the number of seeds, so the ratio of a real gain to its error should
-# grow about $\sqrt{20/3} \approx 2.6$ times. None of them grows as much as that: three seeds
-# hardly know their own spread. Still, what they called a result holds up. And the shifts, two
-# epochs long, lean the wrong way, if at all.
+# In the picture of gains, the full circles come from the same ladder with twenty seeds, which we
+# ran once and recorded. The record has the fall and the warm-up as separate rungs; our "+ rise
+# and fall" is the record's rung with both. Errors shrink with the square root of the number of
+# seeds, so the ratio of a real gain to its error should grow about $\sqrt{20/3} \approx 2.6$
+# times. None of them grows as much as that: three seeds hardly know their own spread. Still, what
+# they called a result holds up. And the shifts, two epochs long, lean the wrong way, if at all.
+#
+# Two details: the standard deviation of $n$ runs divides by $n - 1$, and our rungs share their
+# seeds, so adding their squared errors is only approximate.
 #
 # ### A tenth of a percent
 #
-# If a model is right with probability $p$, its accuracy on $n$ images has the standard error
+# If a model is right with probability $p$, its accuracy on $n$ images has a standard error of
 #
 # $$ \sigma = \sqrt{\frac{p \, (1 - p)}{n}} $$
 #
@@ -883,8 +903,20 @@ for name in ("mnist-seed", "mnist-tiny", "mnist-small"):
 # ### ViT against convolutions
 #
 # The paper's comparison begins just like ours. Its ViTs overtake the ResNets, which are deep
-# convolutional networks, only when they're trained on far more images than ImageNet has
-# (Figures 3 and 4).
+# convolutional networks, only when they're trained on far more images than ImageNet has (Figures
+# 3 and 4).
+#
+# How large is the error of our lead of 107? By the coin toss, it's $\sqrt{a + b}$. Only your ViT
+# can be right on the convolutions' 79 mistakes, so the number of digits that it alone gets right
+# is at most 79. Likewise, the convolutions alone can be right on at most your ViT's 186 mistakes.
+# So the error is at most $\sqrt{79 + 186} \approx 16$.
+#
+# And how hard do they work? A convolution uses its weights at every place, so our three do $28^2
+# \cdot 72 + 14^2 \cdot 1{,}152 + 7^2 \cdot 6{,}048 \approx 579{,}000$ multiplications per image.
+# (Those are their weights, without biases.) Your ViT uses its patch embedding for 16 patches and
+# the weights of its blocks for 17 tokens. With the products of queries, keys and values, that's
+# about $16 \cdot 784 + 2 \cdot 17 \cdot 3{,}072 + 2 \cdot 2 \cdot 17^2 \cdot 16 \approx
+# 135{,}000$. So the ViT shares weights across places, too, but only from patch to patch.
 #
 # ### Where it looks, and what it needs
 #
@@ -928,9 +960,9 @@ figures.show(*mnist.two_maps(share, cost, names))
 
 
 # %% [markdown]
-# Those are means over all test images, blanked with paper. (The shares don't add up to
-# 100%, because the class token also takes something from itself.) Already the two maps
-# disagree: the class token takes most from one patch, and blanking another hurts most.
+# Those are means over all test images, blanked with paper. (The shares don't add up to 100%,
+# because the class token also takes something from itself.) Even on average, the maps disagree:
+# the class token takes most from one patch, and blanking another hurts most.
 #
 # Do they agree image by image? Over the 16 patches of an image, we correlate the rise of
 # the loss (1 is perfect agreement, 0 none) with three things: the image's own attention
@@ -971,12 +1003,10 @@ for name, rise in rises.items():
 #
 # ### A race to 96%
 #
-# How long until 96% of the test images are right? The record below raced `mnist-tiny` (a
-# network of your size, its recipe tuned further), with three epochs and its images in
-# memory, against a loop with four habits that you'll meet in blog posts: Adam at a constant
-# 0.001, $\tanh$ on the logits, positions and class token of size 1, and a loader that
-# fetches each image by itself. Same number of weights, same processor, taking turns, three
-# seeds.
+# How long until 96% of the test images are right? We raced `mnist-tiny`, with its images in
+# memory, against a loop with four habits from blog posts: Adam at a constant 0.001, $\tanh$ on
+# the logits, positions and class token of size 1, and a loader that fetches each image by itself.
+# Both have as many weights, and they took turns on the same processor.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 race = results.read("mnist-time-to-96")
@@ -989,9 +1019,8 @@ print(f"{race['hardware']}, {race['date']}")
 print(race["command"])
 
 # %% [markdown]
-# There's one ratio per seed, and its median is nearly nine. Partly a step is cheaper
-# without the loader, partly fewer steps are needed. The record doesn't say how much each
-# contributes, nor which of the four habits costs most.
+# `mnist-tiny` is nearly nine times as fast. The record doesn't say how much each of the four
+# habits costs.
 #
 # ## Where this is in the paper
 #
@@ -1005,12 +1034,17 @@ print(race["command"])
 #
 # ### What differs
 #
-# The paper trains with Adam, batches of 4,096 images and 10,000 steps of warm-up. On
-# ImageNet that's a rate of 0.003 with cosine decay, weight decay 0.3, dropout 0.1 and
-# gradients clipped at norm 1; on the larger sets the rate falls in a straight line (Table
-# 3). We use AdamW, batches of 64, a tenth of the steps as warm-up, weight decay 0.01, no
-# dropout and no clipping. Its images are cropped at random and mirrored; ours are shifted
-# by a pixel, because a mirrored 3 isn't a 3.
+# | | the paper, on ImageNet | here |
+# |---|---|---|
+# | optimizer, batch | Adam, 4,096 images | AdamW, 64 images |
+# | highest rate | 0.003 | 0.01 |
+# | warm-up | 10,000 steps | a tenth of the steps (the first has the rate 0, so it teaches nothing) |
+# | weight decay | 0.3 | 0.01 |
+# | dropout | 0.1 | none |
+# | gradients clipped | at norm 1 | no |
+# | images | cropped at random, mirrored | shifted: a mirrored 3 isn't a 3 |
+#
+# The paper's numbers are in its Table 3. On the larger sets, its rate falls in a straight line.
 #
 # ## Three readings
 #
@@ -1035,7 +1069,7 @@ print(race["command"])
 # 4. You can't tell: one run has no error bar. If it scatters like the other three, the
 #    difference of 0.6 has an error of about 0.3. That's two errors, from very few runs.
 # 5. Those that only one of the two gets right. If both networks were equally good, each of
-#    these would be a coin toss, so their difference has the error $\sqrt{a + b}$.
+#    these would be a coin toss, so their difference has an error of $\sqrt{a + b}$.
 #
 # </details>
 #
@@ -1064,19 +1098,19 @@ print(f"the best of twenty looks {-best:.2f} percent better than it is")
 # %% [markdown]
 # <details><summary>Solution 3</summary>
 #
-# The errors of two independent measurements add as squares, so the difference has the
-# standard error $\sqrt{2 p (1 - p) / n}$. It must be 0.0005, which gives
-# $n = 2 \cdot 0.98 \cdot 0.02 / 0.0005^2 = 156{,}800$ images in each test set. That's why
-# models are compared on the same images.
+# The errors of two independent measurements add as squares, so the difference has a standard error
+# of $\sqrt{2 p (1 - p) / n}$. It must be 0.0005, which gives $n = 2 \cdot 0.98 \cdot 0.02 /
+# 0.0005^2 = 156{,}800$ images in each test set. That's why models are compared on the same images.
 #
 # </details>
 #
 # <details><summary>Solution 4</summary>
 #
-# Nothing you can measure. Even with the twenty seeds of the record, the gain is about one
-# error. At 0.01 the first steps are short enough as they are. Deep Transformers are another
-# matter: without warm-up they can fail to train at all ([Liu et al.
-# 2020](https://arxiv.org/abs/2004.08249)).
+# About 180. The ratio must grow from one to three, so the error must shrink to a third, and that
+# takes nine times as many seeds. Three seeds can say nearly anything, because their error is more
+# than twice that of twenty. Perhaps the first steps at 0.01 are short enough as they are. Deep
+# Transformers are another matter: without warm-up they can fail to train at all ([Liu et al.
+# 2020](https://arxiv.org/abs/2004.08249)). The cell below prints the record's means.
 #
 # </details>
 

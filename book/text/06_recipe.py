@@ -7,11 +7,11 @@ import vitedu
 # %% [markdown]
 # # The recipe
 #
-# You've trained a ViT on digits ([chapter 5](05_mnist.ipynb)), so now you try photographs.
-# Nearly everybody starts with CIFAR-10 ([Krizhevsky
-# 2009](https://www.cs.toronto.edu/~kriz/learning-features-2009-TR.pdf)): colour pictures of
-# 32×32 pixels in ten classes. And nearly everybody is disappointed. So let's be disappointed,
-# too, and then find out what was missing.
+# You've trained a ViT on digits ([chapter 5](05_mnist.ipynb)), so now you try photographs. Many
+# people start with CIFAR-10 ([Krizhevsky
+# 2009](https://www.cs.toronto.edu/~kriz/learning-features-2009-TR.pdf)): colour pictures of 32×32
+# pixels in ten classes. And many are disappointed. Let's be disappointed, too, and then find out
+# what was missing.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import math
@@ -64,12 +64,12 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 
 # %% [markdown]
-# A hidden cell has split the pictures in `pixels`: 5,000 (`COUNT`) to learn from, `x_learn` with
-# labels `y_learn`, and 5,000 held out, `x_held` with `y_held`. With so few, a run of twenty epochs
-# takes a minute.
+# A hidden cell has divided the pictures, `pixels`: 5,000 (`COUNT`) to learn from, `x_learn` with
+# labels `y_learn`, and 5,000 held out, `x_held` with `y_held`. With so few, a run of twenty
+# epochs takes a minute.
 #
 # Our network is a small version of your class from chapter 4, and the loop is the usual
-# tutorial's: Adam, one learning rate, nothing else. `yield` lets us look in after every epoch.
+# tutorial's: Adam, one learning rate, nothing else.
 
 
 # %%
@@ -102,8 +102,9 @@ def watch(model, run):
 
 
 # %% [markdown]
-# `watch`, in a hidden cell, trains and notes two accuracies: on the pictures the network learns
-# from, *its own*, and on those held out.
+# `watch`, in a hidden cell, trains and notes two accuracies: the *training accuracy*, on the
+# pictures that the network learns from, and the *held-out accuracy* (or validation accuracy), on
+# the others.
 
 # %% tags=["nbval-ignore-output"]
 first = small()
@@ -115,19 +116,20 @@ figures.show(*recipe.parting({"": seen}))
 
 
 # %% [markdown]
-# The network gets most of its own pictures right, and under 40% of the others. The blue curve
-# soon stops rising, and what the dashed curve gains after that is learned by heart. The space
-# between the two is the *gap*. It's the first thing to look at in any run.
+# At the end, the training accuracy is 88%, and the held-out accuracy less than half of that. The
+# blue curve soon stops rising, and what the dashed curve gains after that is learned by heart:
+# the network is *overfitting*. The space between the curves is the *gap*. It's the first thing to
+# look at.
 #
 # Are ViTs just bad at small photographs? No: [a larger one](#From-scratch,-on-a-GPU), with ten
-# times your pictures and ten times your epochs, gets 87%. **So what does your run lack, and would
-# a longer run need the same ingredients?** You'll build three ingredients, we'll weigh eleven,
-# and all the runs will end up on one map.
+# times your pictures and epochs, gets 87%. **So what does your run lack, and would a longer run
+# need the same ingredients?** You'll build three ingredients, we'll weigh eleven, and all the
+# runs will end up on one map.
 #
 # ## Show it something new
 #
-# Your network saw the same pictures twenty times over. So let's show it something new each
-# time: shift each picture by up to four pixels, and mirror about half. A cat stays a cat.
+# Your network saw the same pictures twenty times over. Let's show it something new each time:
+# shift each picture by up to four pixels, and mirror about half. A cat stays a cat.
 
 
 # %%
@@ -168,10 +170,10 @@ assert jiggle(cats).shape == cats.shape
 print("checked: 81 places, and the middle one is the picture itself")
 
 # %% [markdown] tags=["predict"]
-# Does it help? We've trained a network like yours many times, with different ingredients and
-# three seeds each: that's the *record*. It starts from a recipe much like the one you're about to
-# build. Without shifts and mirrors, this recipe gets about 90% of its own pictures right, and 40%
-# of the others. **With shifts and mirrors, what becomes of the 90%?**
+# Does it help? We've trained networks like yours many times, with three seeds each, changing one
+# ingredient at a time. We'll call these runs our *logbook*. Without shifts and mirrors, they end
+# much like yours: at about 90% on the training pictures, and 40% on the held-out ones. **With
+# shifts and mirrors, what becomes of the 90%?**
 #
 # * about 90%, as before
 # * about 70%
@@ -197,19 +199,19 @@ figures.show(*recipe.plane(path, [move], tail, high=60))
 
 
 # %% [markdown]
-# On this map, a run moves to the right when it gets more of its own pictures right, and up when it
-# gets more of the others. On the dashed diagonal there's no gap. Your first run sets out along it
-# and then turns away: that's learning by heart.
+# On this map, a run moves to the right when its training accuracy rises, and up when its held-out
+# accuracy does. On the dashed diagonal there's no gap. Your first run follows it and then turns
+# away: that's overfitting.
 #
-# The blue arrow shows what shifts and mirrors do to the record's recipe. It climbs only three
-# points, but look how far to the left it goes! Hardly any picture comes back the same, so there's
-# little to learn by heart.
+# The blue arrow leads from the logbook's *recipe* (we'll get to it) without shifts and mirrors to
+# the same recipe with them. It climbs only three points, but look how far to the left it goes!
+# Hardly any picture comes back the same, so there's little to learn by heart.
 #
-# ## One letter more
+# ## One extra letter
 #
-# Another old remedy is to keep the weights small. *Weight decay* pulls every weight towards zero a
-# little at each step, so a weight stays large only if the data keep pushing it there. Here's how
-# chapter 5's course notebook asks for it, with the numbers of the ViT paper:
+# Another old remedy is *weight decay*. It pulls every weight towards zero a little at each step,
+# so a weight stays large only if the data keep pushing it there. Here's how chapter 5's course
+# notebook asks for it, with the numbers of the ViT paper:
 #
 # `torch.optim.Adam(model.parameters(), lr=0.003, weight_decay=0.3)`
 #
@@ -246,24 +248,22 @@ two_epochs(torch.optim.Adam)
 # The weights are gone, and two of five pictures get the same answer. **What could be wrong?**
 #
 # PyTorch's `Adam` adds the decay to the *gradient*, and then divides the sum by its usual size.
-# So even a weak pull becomes a full step. Where the decay outweighs the gradient, the weights
-# march to zero, and nothing warns you.
+# That turns even a weak pull into a full step of 0.003. A weight of 0.09 is only thirty such
+# steps from zero, and an epoch has 79. Where the decay outweighs the gradient, the weights march
+# to zero, and nothing warns you.
 #
 # `AdamW` ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)) keeps the decay out of
-# that division. Let $g$ be the gradient of a weight $w$, $\eta$ the learning rate and $\delta$
-# the decay, and let $s$ stand for the division, which turns whatever it's given into a step about
-# 1 in size:
-#
-# $$ \text{Adam: } w \leftarrow w - \eta\, s(g + \delta\, w) \qquad
-# \text{AdamW: } w \leftarrow w - \eta\,\bigl(s(g) + \delta\, w\bigr) $$
+# that division: each step takes [a small share](#What-decay-leaves) of the weight, here about a
+# thousandth.
 
 # %% tags=["nbval-ignore-output"]
 two_epochs(torch.optim.AdamW)
 
 
 # %% [markdown]
-# One letter more, and the weights are still there. By custom, only weight matrices decay, and
-# `decay_groups` in the folded cell sees to that.
+# One extra letter, and the weights are still there. (The paper's 0.3 [probably
+# means](#What-differs) this kind of decay.) By custom, only weight matrices decay;
+# `decay_groups`, in the folded cell, sees to that.
 
 
 # %% tags=["hide-input"]
@@ -325,8 +325,8 @@ paths = {name: [*each.values()] for name, each in runs.items()}
 figures.show(*recipe.plane(paths, high=60))
 
 # %% [markdown]
-# Your recipe stays close to the diagonal. It has learned far less by heart than your first run,
-# and on the held-out pictures it's three and a half points better.
+# Your recipe stays close to the diagonal. It overfits far less than your first run, and on the
+# held-out pictures it's three and a half points better.
 #
 # ## Still more variety
 #
@@ -334,8 +334,8 @@ figures.show(*recipe.plane(paths, high=60))
 # projector, and mix their labels, too: 70% cat and 30% coffee. That's *mixup* ([Zhang et al.
 # 2018](https://arxiv.org/abs/1710.09412)). It sounds absurd, but no mixture comes twice.
 #
-# Here's what chapter 4's network, which never saw a mixture, makes of a cat with more and more
-# coffee:
+# Here's what the trained network from chapter 4, which never saw a mixture, makes of a cat with
+# more and more coffee:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 real = vitedu.load("ViT-Ti/16")
@@ -356,21 +356,20 @@ figures.show(*photos.pictures(panels, alt, columns=3))
 
 
 # %% [markdown]
-# In the middle, the network sees things that aren't there. If you want it to say "half and half",
-# you have to train it on mixtures.
+# At 60% cat, the network sees a mask, and there's none in either picture. If you want it to say
+# "half and half", you have to train it on mixtures.
 #
 # <div class="try" data-part="mixup"></div>
 #
-# Take a picture with only two pixels, $x = (1, 0)$, and a partner $x' = (0, 0.5)$. If you keep a
-# share $\lambda = 0.7$ of the picture, the mixture is $(0.7, 0.15)$. In symbols, with labels $y$
-# that are 1 in their class and 0 elsewhere:
+# In symbols, let $x$ and $x'$ be the two pictures, $y$ and $y'$ their labels (1 in their class, 0
+# elsewhere), and $\lambda$ the share of the first picture (`share` in the code):
 #
 # $$ \tilde x = \lambda\, x + (1 - \lambda)\, x' \qquad
 # \tilde y = \lambda\, y + (1 - \lambda)\, y' $$
 #
-# In the code, $\lambda$ is `share`, and each picture's partner is its neighbour in the batch.
-# `draw` picks a random share: the smaller `alpha`, the closer most shares are to 1. PyTorch's
-# `cross_entropy` [accepts mixed labels](#A-whole-step).
+# Each picture's partner is its neighbour in the batch. `draw` picks a random share: the smaller
+# `alpha`, the closer most shares are to 1. PyTorch's `cross_entropy` [accepts mixed
+# labels](#A-whole-step).
 
 
 # %%
@@ -404,7 +403,8 @@ assert losses[0] < losses[1]
 print("checked: on the same draw, it's what vitedu.data.mix does")
 
 # %% [markdown]
-# **Will mixup take your recipe up or down?** Make a guess, and switch it on.
+# **Will mixup take your recipe up or down?** Make a guess, and switch it on. (Its `alpha` of 0.8
+# is [DeiT's](#What-differs).)
 
 # %% tags=["nbval-ignore-output"]
 blended = small()
@@ -420,12 +420,12 @@ figures.show(
 
 
 # %% [markdown]
-# On this small piece of the map, mixup took your run to the left and a little down. There was
-# hardly a gap to close, so perhaps more variety can only do harm.
+# This is only a small piece of the map, enlarged: held out, mixup cost you about one point. There
+# was hardly a gap to close, so perhaps more variety can only do harm.
 #
 # ## Or was it luck?
 #
-# *Twins* are runs that differ only in the seed. The record has [three
+# *Twins* are runs that differ only in the seed. The logbook has [three
 # twins](#Your-run-among-its-twins) of your first run:
 
 
@@ -438,11 +438,11 @@ def spelled(values):
 print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 
 # %% [markdown]
-# They're more than two points apart, from nothing but luck! So what are your differences worth?
-# That depends on the *spread* of twins, which is their standard deviation. Three numbers are [too
-# few](#Three-numbers-and-their-spread) to measure it, so we average it over all variants (we
-# *pool* it). And because luck has a hand in both runs that you compare, the error of their
-# difference is larger than the spread, by a factor of $\sqrt 2$:
+# They're more than two points apart, from nothing but luck! What are your differences worth,
+# then? That depends on the *spread* of twins, their standard deviation. Three runs are [too
+# few](#Three-numbers-and-their-spread) to measure it, so we average over the logbook's sixteen
+# sets of three (we *pool* their spreads). A difference has an error $\sqrt 2$ times as large,
+# because luck has a hand in both runs:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
@@ -456,16 +456,15 @@ print(f"your recipe  {gain:+.1f} points, or {gain / single_error:+.1f} errors")
 print(f"mixup        {cost:+.1f} points, or {cost / single_error:+.1f} errors")
 
 # %% [markdown]
-# By chapter 5's rule, two errors are a hint and three are a result. So your recipe's gain is on
-# the border between the two, and mixup's small step down could well be luck. The record has three
-# seeds of each variant, so its errors are smaller. Let's ask the record.
+# By chapter 5's rule, two errors are a hint and three are a result. Your recipe's gain is on the
+# border between the two, and mixup's small step down could well be luck. The logbook has three
+# seeds of everything, so its errors are smaller.
 #
 # ## Which ingredient did it?
 #
-# The record's recipe is yours without mixup, but with label smoothing, averaging and [four small
-# things](#The-record-in-numbers). It gets 43% of the held-out pictures right. Each variant
-# changes one thing about this recipe: it leaves an ingredient out, or adds one. Six ingredients
-# are new to you:
+# The logbook's recipe is your own (without mixup), plus label smoothing, averaging and four
+# [small things](#The-logbook-in-numbers). Each variant leaves an ingredient out, or adds one. Six
+# ingredients are new to you:
 #
 # | ingredient | what it does |
 # |---|---|
@@ -477,9 +476,9 @@ print(f"mixup        {cost:+.1f} points, or {cost / single_error:+.1f} errors")
 # | patches of 4 | cut a picture into 64 patches, not 16 |
 
 # %% [markdown]
-# **Write down your bets:** which ingredient brings the most, and which does harm? (In the chart,
-# blue ingredients change the pictures, red the labels, orange the network and grey the steps.
-# Small dots are single seeds.)
+# **Write down your bets:** which ingredient brings the most, and which does harm? (Blue
+# ingredients change the pictures, red the labels, orange the network and grey the steps. Small
+# dots are single seeds.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 PICTURES, STEPS, NETWORK = recipe.PICTURES, recipe.STEPS, recipe.NETWORK
@@ -516,23 +515,33 @@ figures.show(*recipe.brings(rows, 2 * error))
 # %% [markdown]
 # Smaller patches bring the most, but they take four times the work. Shifts and mirrors come
 # second. Mixup really does harm, with cutmix or without, and RandAugment does far more. The other
-# six ingredients stay in the grey band of [two errors](#The-price-of-half-a-point), so we can't
-# tell them from nothing.
+# six ingredients stay in the grey band of [two errors](#The-price-of-half-a-point), cosine only
+# just, so we can't say that any of them does anything by itself.
 #
-# Why should some variety help, and more of it do harm? Think of the map. Far from the diagonal, a
-# network knows its pictures by heart. Low on the diagonal, it hasn't even learned what it was
-# shown, and variety makes that harder still. So here's a guess to test: **a wide gap calls for
-# variety, and no gap calls for time.** If that's right, variety moves a run up when its gap is
-# wide, and down when there's hardly a gap.
+# That goes for weight decay, too, after all our detective work! (In so short a run, it [hardly
+# shrinks a weight](#What-decay-leaves).) But together the small things do count: even without
+# shifts and mirrors, the logbook's recipe beats the tutorial's loop by two points, and that's [a
+# result](#The-logbook-in-numbers).
+#
+# Why should some variety help, and more of it do harm? Far from the diagonal, a network knows its
+# training pictures by heart. Low on the diagonal, it hasn't even learned what it was shown, and
+# variety makes that harder still. Here's a guess to test: **a wide gap calls for variety, and no
+# gap calls for time.** If that's right, variety moves a run up when its gap is wide, and down
+# when there's hardly a gap.
 #
 # ## Three times as long
 #
-# So let's give a run more time. We took 45,000 pictures and patches of 4, and tested seven of the
-# ingredients again, in runs of 8 and of 24 epochs, with one seed each.
+# Let's give a run more time, and nearly all of CIFAR-10's pictures. We tested seven ingredients
+# again:
+#
+# | | pictures | patches | epochs | seeds |
+# |---|---|---|---|---|
+# | before | 5,000 | 8 | 20 | three |
+# | now | 45,000 | 4 | 8, or 24 | one |
 
 # %% [markdown] tags=["predict"]
-# With so many pictures, shifts and mirrors made no difference in 8 epochs. Mixing (mixup with
-# cutmix) did harm, and so did RandAugment. **Which of the three will a run of 24 epochs need?**
+# In 8 epochs, shifts and mirrors made no difference. Mixing (mixup with cutmix) did harm, and so
+# did RandAugment. **Which of the three will a run of 24 epochs need?**
 #
 # * shifts and mirrors
 # * mixing
@@ -589,21 +598,22 @@ print(f"two errors of two single runs: {2 * single_error:.1f}")
 
 # %% [markdown]
 # Shifts and mirrors brought nothing in 8 epochs (that's the ring), and in 24 they bring eleven
-# points! We read it like this: a short run has no time to learn so many pictures by heart, so
-# there's nothing to prevent. The long run has the time. Without shifts and mirrors, it ends up
-# knowing nearly all of its own pictures, but no more of the others than the short run did. So an
-# ingredient that's useless in a short run can be one that a long run can't do without.
+# points! (The band, now for one seed, borrows its spread from the runs on 5,000 pictures.)
 #
-# No other ingredient helps: four of them stay inside the band, and we call that nothing.
-# RandAugment costs [as much as before](#Why-RandAugment-hurts). Mixing still seems to cost
-# something, but that's only a hint.
+# In the long run without them, the training accuracy reaches 98%, but the held-out accuracy is no
+# better than in the short run. We think that the short run has no time to learn so many pictures
+# by heart, so there's nothing to prevent. (We didn't note its training accuracy.) An ingredient
+# that's useless in a short run can be one that a long run can't do without.
+#
+# No other ingredient measurably helps, and RandAugment costs [as much as
+# before](#Why-RandAugment-hurts).
 #
 # ## A map of all the runs
 
 # %% [markdown] tags=["predict"]
-# Before the runs go on the map, here's one more pair. On your 5,000 pictures, the recipe also ran
-# for 80 epochs, and its gap opened to 23 points. By our guess, such a gap calls for variety.
-# **Which way does mixing move this run on the map?**
+# One more pair before the map: on your 5,000 pictures, the logbook's recipe also ran for 80
+# epochs, and its gap opened to 23 points. By our guess, such a gap calls for variety. **Which way
+# does mixing move this run on the map?**
 #
 # * to the left and up
 # * straight to the left
@@ -687,20 +697,20 @@ if not gpu:
 # It goes straight to the left. Our guess promised that it would go up as well, and that was
 # [wrong](#Four-times-the-epochs).
 #
-# Still, look at the other arrows. Variety, in blue, always points left. From the two widest gaps
-# it points up as well, though both times the variety was shifts and mirrors. Close to the
-# diagonal it always points down. So half of our guess still stands: without a gap, variety
-# doesn't help. But a wide gap isn't enough to make every kind of variety useful.
+# Still, look at the other arrows. Variety, in blue, always points left. Close to the diagonal it
+# always points down, too, so one half of our guess stands: without a gap, variety doesn't help.
+# The other half is shaky. Only from the two widest gaps does variety also point up, and both
+# times it was shifts and mirrors.
 #
-# Time, in grey, points up and to the right: it teaches, and it opens the gap. So perhaps a run
-# should climb in zigzags, like a boat against the wind: time first, until the gap is wide, and
-# then variety, to make room for more time. We haven't sailed a whole course yet.
+# Time, in grey, points up and to the right: it teaches, and it opens the gap. Perhaps a run
+# should climb in zigzags, like a boat against the wind: time until the gap is wide, then variety
+# to make room for more time.
 #
 # ## Your last run
 #
-# How far up the map can you get? Its lower dotted line is the larger ViT from the beginning,
-# which learned from *all* the pictures. The upper line is a ViT that started from weights that
-# had seen millions of photographs. You've got such weights, too.
+# How far up the map can you get? The lower dotted line is the larger ViT from the beginning. The
+# upper line is a ViT that started from weights that had seen millions of photographs, and you've
+# got such weights, too. (Both ViTs were judged on CIFAR-10's test part.)
 
 # %% [markdown] tags=["predict"]
 # You have one more minute. Enlarge your pictures to 96×96, and let chapter 4's network, just as
@@ -751,31 +761,33 @@ figures.show(*recipe.answered(ten, answers))
 # %% [markdown]
 # 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (It's one
 # seed, but who needs an error bar for twenty points?) On the map, the red dot is ten points above
-# every other run with your pictures. In the photographs, the first line under each class is your
-# first run's answer, and the second your last run's: two right answers have become six. (The cat
-# is still a frog.)
+# every other run with your pictures. Below each class name in the photographs is your first run's
+# answer, and then your last run's: two right answers have become six. (The cat is still a frog.)
 #
-# The borrowed weights had a head start: they had seen dogs, frogs and trucks before. If you train
-# these weights further, on twice the pictures, you get to the map's upper line ([chapter
+# The borrowed weights had a head start: they had seen dogs, frogs and trucks before. Train such
+# weights further, on twice the pictures, and you get to the map's upper line ([chapter
 # 11](11_transfer.ipynb)).
 #
 # ## What to take with you
 #
-# Why does nearly everybody's first ViT disappoint? Yours learned its few pictures by heart. It
-# lacked variety, smaller patches and, probably most of all, more pictures. And would a longer run
-# need the same ingredients? Not always: it has time to open a gap, and then it may need what a
-# short run can do without.
+# Why does a first ViT so often disappoint? Yours learned its few pictures by heart. It lacked
+# variety, and smaller patches would have helped, too. Would all 50,000 pictures have saved you?
+# Not without variety: on the map, a run on 45,000 still ends at 63%. With shifts and mirrors it
+# gets 74%, and with more time 78%.
+#
+# And would a longer run need the same ingredients? Not always: it has time to open a gap, and
+# then it may need what a short run can do without.
 #
 # 1. Put a run on the map before you change it. If the gap is wide, try variety, beginning with
 #    shifts and mirrors. If there's hardly a gap, try more time or smaller patches.
 # 2. Find out how far apart twins are before you compare recipes.
 # 3. Judge an ingredient in a run as long as yours.
-# 4. If you have few pictures, borrow weights that have seen many, or [take a
-#    CNN](#A-CNN-from-as-few-pictures), which does better than a ViT with few.
+# 4. If you have few pictures, borrow weights that have seen many, or [use a
+#    CNN](#A-CNN-from-as-few-pictures), which beats a ViT when pictures are scarce.
 #
 # **Four questions** ([answers](#Solutions))
 #
-# 1. Why is the accuracy on the pictures it learned from worth printing?
+# 1. Why print the training accuracy, too?
 # 2. Why must the labels be mixed with the same share as the pictures?
 # 3. What does `weight_decay=0.3` do in `Adam`, and what in `AdamW`?
 # 4. Why do shifts and mirrors bring nothing in 8 epochs, and eleven points in 24?
@@ -789,8 +801,8 @@ figures.show(*recipe.answered(ten, answers))
 # `from vitedu import check`, `check.mixup(mixup)` tells you how closely yours agrees with
 # ours, or what's likely to be wrong with it; so does `check.decay_groups(decay_groups)`.
 #
-# **1.** ★ Two recipes reach 42% on held-out pictures. One gets 88% of its own pictures right,
-# the other 45%. Where are they on the map? You may change one thing in each. What?
+# **1.** ★ Two recipes reach 42% on held-out pictures. Their training accuracies are 88% and 45%.
+# Where are they on the map? You may change one thing in each. What?
 #
 # **2.** ★ A friend has a new trick. Three seeds give 44.9%, 45.0% and 45.1%. "The
 # error is 0.06, and it's almost two points better than the recipe, so that's thirty
@@ -813,16 +825,16 @@ figures.show(*recipe.answered(ten, answers))
 #
 # ## Second reading
 #
-# ### The record in numbers
+# ### The logbook in numbers
 #
-# Besides what your own recipe has, the record's has label smoothing, averaging and four
-# more things: it shortens a gradient that's longer than 1 (*clipping*, [chapter
-# 7](07_speed.ipynb)), its Adam has a shorter memory in the second mean, the mean of the
-# patches replaces the class token, and positions are fixed.
+# Besides what your own recipe has, the logbook's has label smoothing, averaging and four more
+# things: it shortens a gradient that's longer than 1 (*clipping*, [chapter 7](07_speed.ipynb)),
+# its Adam has a shorter memory in the second mean, the mean of the patches replaces the class
+# token, and positions are fixed.
 #
-# All variants, the best first: percent right on held-out pictures and on those it learned
-# from, epochs, and how many multiplications a picture takes, against the recipe's. (*Decay of
-# all* lets every number decay, not just kernels.)
+# All variants, the best first: held-out accuracy and training accuracy in percent, epochs, and
+# how many multiplications a picture takes, against the recipe's. (*Decay of all* lets every
+# number decay, not just kernels.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':34} held   learned   epochs   work")
@@ -856,11 +868,11 @@ print(f"\n{'against the tutorial':32} points    ÷ error")
 print(judged(WORDS[bare], metrics[bare]["value"] - plain))
 
 # %% [markdown]
-# Something besides shifts and mirrors does help: without them, the recipe still beats the
-# tutorial by two points.
+# The last line is for all the small things together: what the recipe has and the tutorial hasn't,
+# without shifts and mirrors.
 #
-# And here are the runs on 45,000 pictures: percent right after 8 epochs, half-way through 24
-# and at the end, all held out, and what they learned from at the end.
+# And here are the runs on 45,000 pictures: held-out accuracy after 8 epochs, half-way through 24
+# and at the end, and training accuracy at the end.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':21}{'8':>6}{'12 of 24':>10}{'24':>6}{'learned':>9}{'÷ error':>9}")
@@ -915,7 +927,8 @@ assert 1.9 < gain / single_error / (5 / 12) ** 0.5 < 2.2
 #
 # With mixed labels $\tilde y$ and the network's probabilities $p_k$, the cross-entropy is
 # $-\sum_k \tilde y_k \ln p_k$. It's smallest if the network answers with $\tilde y$ itself. Here's
-# a step with everything in it ($\eta$ is `lr`, and $\delta$ is `decay`):
+# a step with everything in it ($\eta$ is `lr`, $\delta$ is `decay`, and $s$ is what AdamW makes of
+# the gradient):
 
 # %% tags=["hide-input"]
 figures.show(*recipe.step())
@@ -939,9 +952,16 @@ print(spelled(sorted(three.std(axis=1, ddof=1))))
 #
 # ### What decay leaves
 #
-# If nothing else moves a weight, each step multiplies it by $1 - \eta\,\delta$. With a cosine
-# the mean rate is half the highest, so after $T$ steps about $e^{-\eta\,\delta\,T/2}$ is left.
-# The recipe has $\eta = 0.001$ and $\delta = 0.05$:
+# Here are the two kinds of decay in symbols. Let $g$ be the gradient of a weight $w$, $\eta$ the
+# learning rate and $\delta$ the decay. Both optimizers divide by the usual size of what they're
+# given, which makes a step of about 1 out of it. Let's call this $s$:
+#
+# $$ \text{Adam: } w \leftarrow w - \eta\, s(g + \delta\, w) \qquad
+# \text{AdamW: } w \leftarrow w - \eta\,\bigl(s(g) + \delta\, w\bigr) $$
+#
+# If no gradient moves a weight, then AdamW multiplies it by $1 - \eta\,\delta$ at each step. With
+# a cosine the mean rate is half the highest, so after $T$ steps about $e^{-\eta\,\delta\,T/2}$ is
+# left. The recipe has $\eta = 0.001$ and $\delta = 0.05$:
 
 # %%
 for name, steps, rate, decay in (
@@ -956,10 +976,10 @@ for name, steps, rate, decay in (
 # %% [markdown]
 # ### Your run among its twins
 #
-# Are your run and the record's the same experiment? One of the package's tests takes twenty steps
+# Are your run and the logbook's the same experiment? One of the package's tests takes twenty steps
 # with your `train_step` and with the package's own, in float64 and on the same batches, and the
 # losses agree. (It does so with a small network for digits, without weight decay.) And is your
-# first run an ordinary twin of the three in the record?
+# first run an ordinary twin of the three in the logbook?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 luck = 100 * accuracy(first, x_held, y_held) - plain
@@ -995,7 +1015,7 @@ print(judged("after 80 epochs", values[f"{mixing} x4"] - values["x4"]))
 # With four times the epochs the recipe gains nearly seven points, and its gap opens. With
 # mixup and cutmix it gains far more and catches up, and its gap stays below ten points. So
 # what cost nearly four points in the short run costs nothing in the long one. Perhaps mixing wins
-# in a longer run still; this record stops where the two are level.
+# in a longer run still; our logbook stops where the two are level.
 #
 # ### Why RandAugment hurts
 #
@@ -1018,16 +1038,13 @@ alt = (
 figures.show(*photos.pictures(panels, alt, columns=3))
 
 # %% [markdown]
-# A small network has to learn that these are all cats, and it's far from done: after 24 epochs it
-# gets 62% of its own pictures right, undistorted, and 60% of the others. By our guess, that calls
-# for time, and time did help: from 8 epochs to 24, this run gained eleven points. But the recipe
-# gained as many without RandAugment. (We tried full strength only.) On ImageNet, RandAugment and
-# mixup do win:
+# A small network has to learn that these are all cats, and it's far from done: after 24 epochs
+# its training accuracy (on undistorted pictures) is 62%, and its held-out accuracy 60%. By our
+# guess, that calls for time, and time did help: from 8 epochs to 24, this run gained eleven
+# points. But the recipe gained as many without RandAugment. (We tried full strength only.)
 #
-# ### What time buys on ImageNet
-#
-# Here's a ViT-S/16 on ImageNet ([Beyer et al. 2022](https://arxiv.org/abs/2205.01580)),
-# in percent right:
+# On ImageNet, RandAugment and mixup do win. Here's a ViT-S/16, in percent right ([Beyer et al.
+# 2022](https://arxiv.org/abs/2205.01580)):
 #
 # | epochs | 90 | 150 | 300 |
 # |---|---|---|---|
@@ -1051,10 +1068,9 @@ for difference in (2, 1, 0.5, 0.25):
     print(f"to see a difference of {difference}: {count} seeds")
 
 # %% [markdown]
-# Half the difference costs four times the seeds. So when a paper reports a tenth of a point
-# with one seed each, nobody can know yet whether it's there. (The choice of pictures makes
-# an error just as large. But all variants see the same ones, so in a difference most of it
-# cancels.)
+# Half the difference costs four times the seeds. So when a paper reports a tenth of a point with
+# one seed each, nobody can know yet whether it's there. (The choice of pictures makes an error
+# just as large. But all variants see the same ones, so in a difference most of it cancels.)
 #
 # ### From scratch, on a GPU
 #
@@ -1063,10 +1079,7 @@ for difference in (2, 1, 0.5, 0.25):
 # [91](https://github.com/omihub777/ViT-CIFAR) percent. Our 87%, by a ViT thirty times as large as
 # yours, is the package's recipe `vitedu train cifar10-scratch --tier gpu`, on a copy saved as JPEG
 # of quality 75: 194 epochs in six and a half minutes, with every kind of variety from this page
-# (RandAugment at half strength). It was our first run of it. The GPU spent most of the time
-# waiting, probably because so small a network is done before Python has asked for the next
-# operation ([chapter 7](07_speed.ipynb) has numbers that fit). That leaves time for only 19,000
-# steps. And nobody has searched for its best rate yet.
+# (RandAugment at half strength).
 #
 # ### A CNN from as few pictures
 #
@@ -1084,7 +1097,7 @@ for name, words in (("vit", "ViT"), ("cnn", "CNN")):
 # What a ViT has to learn is partly built into a CNN: a convolution is born knowing that a cat is a
 # cat anywhere ([chapter 14](14_resnets.ipynb)).
 #
-# ### Where the records come from
+# ### Where the numbers come from
 #
 # Six records are quoted on this page, all measured on that JPEG copy. (The runs on 45,000
 # pictures were begun on a GPU. Some were ended there, too, the others on the CPU.)
@@ -1107,12 +1120,16 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 # ### What differs
 #
 # The paper never trains on CIFAR-10 from scratch. It trains on ImageNet, ImageNet-21k and
-# JFT-300M, and fine-tunes on CIFAR-10. Its recipe has no mixup, no cutmix, no RandAugment
-# and no stochastic depth. Against overfitting it has dropout (0.1, which sets a tenth of
-# the activations to zero at random) and a decay of 0.3 on ImageNet, and above all more
-# photographs. The ingredients on this page came to ViTs with DeiT ([Touvron et al.
-# 2021](https://arxiv.org/abs/2012.12877)), which trained on ImageNet alone. That only
-# kernels decay is the rule of the authors' newer code; the paper doesn't say.
+# JFT-300M, and fine-tunes on CIFAR-10. Its recipe has no mixup, no cutmix, no RandAugment and no
+# stochastic depth. Against overfitting it has dropout (0.1, which sets a tenth of the activations
+# to zero at random) and a decay of 0.3 on ImageNet, and above all more photographs. The
+# ingredients on this page came to ViTs with DeiT ([Touvron et al.
+# 2021](https://arxiv.org/abs/2012.12877)), which trained on ImageNet alone. Mixup's `alpha` of 0.8
+# is DeiT's, too.
+#
+# The paper writes Adam and doesn't say where its decay goes. Some of its authors do in a later
+# paper, the first of the readings below: it's kept out of the gradient, as in AdamW. That only
+# kernels decay is the rule of the authors' newer code.
 #
 # ## Three readings
 #
@@ -1130,21 +1147,21 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 #
 # <details><summary>The four questions</summary>
 #
-# 1. Beside the held-out accuracy it shows the gap, and the gap says what to try next.
+# 1. Together with the held-out accuracy it shows the gap, and the gap says what to try next.
 # 2. The loss is smallest if the network answers with the label's mixture. With another
 #    share, it would be punished for seeing what's there.
 # 3. In `Adam` it's added to the gradient and then divided by the gradient's size, so the
 #    weights march to zero. In `AdamW` it takes a small share of each weight at each step.
 # 4. The longer run has time to learn its pictures by heart. Without shifts and mirrors, it
-#    does.
+#    does, and reaches 98% on them.
 #
 # </details>
 #
 # <details><summary>Solution 1</summary>
 #
-# The first has memorised: show it more variety, by shifts, mirrors, mixing, or more
-# pictures. The second hasn't learned even its own pictures: train it longer, cut smaller
-# patches, or make it larger. In the record, mixup and cutmix made such a network worse.
+# The first overfits: show it more variety, beginning with shifts and mirrors, or more pictures.
+# The second hasn't learned even its training pictures: train it longer, cut smaller patches, or
+# make it larger. In the logbook, mixup and cutmix made such a network worse.
 #
 # </details>
 #
@@ -1177,9 +1194,9 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 # <details><summary>Solution 5</summary>
 #
 # To the right and up: smaller patches are neither variety nor time, but they let the network
-# learn more. In the record, it got 57% of its own pictures right and 50% of the others. That's
-# still a narrow gap, so by the guess mixup would take it down. The nearest thing in the record is
-# the pair of long runs with patches of 4 on the map: their gap was hardly narrower, and mixing cost
+# learn more. In the logbook, the training accuracy was 57% and the held-out accuracy 50%. That's
+# still a narrow gap, so by the guess mixup would take it down. The nearest thing we have is the
+# pair of long runs with patches of 4 on the map: their gap was hardly narrower, and mixing cost
 # three points there, which is a hint.
 #
 # </details>

@@ -38,13 +38,16 @@ print(f"tier {TIER}, seed 0, {device}, torch {torch.__version__}")
 x = torch.tensor(2048.0, dtype=torch.float16)
 print(x + 1)
 
+# %% [markdown]
+# Still 2048! Here's 2049 in the usual 32 bits, and in two formats that have sixteen:
+
 # %% tags=["hide-input"]
 figures.show(*speed.formats(2049.0))
 
 # %% [markdown]
-# Still 2048. Every square is a bit. In `float32` the orange one holds the last 1 of 2049. `float16`
-# would need a seventeenth bit for it. And yet large networks are usually trained with such numbers,
-# because they take half the memory and, on the right chip, a fraction of the time.
+# Every square is a bit. In `float32` the orange one holds the last 1 of 2049. `float16` would need
+# a seventeenth bit for it. And yet large networks are usually trained with sixteen, because that
+# takes half the memory and, on the right chip, a fraction of the time.
 #
 # Here are the first four losses of [chapter 5's](05_mnist.ipynb) network on handwritten digits, in
 # `float32` and in `float16`:
@@ -118,7 +121,7 @@ for dtype in (torch.float32, torch.float16):
 # **What do numbers lose with only sixteen bits, how do you train with them all the same, and
 # what do you get for it?** By the end you'll know what killed that run, and how to halve the
 # memory that a step needs for each image. And you'll have seen six lines make a ViT train on
-# nine times as many images a second. (Only two of the six are about number formats.)
+# nine times as many images a second.
 #
 # ## Sixteen bits
 #
@@ -135,20 +138,18 @@ figures.show(*speed.formats(0.1))
 #
 # $$ \pm \left( 1 + \frac{m}{2^k} \right) \cdot 2^{e} $$
 #
-# One tenth is $1.6 \cdot 2^{-4}$. So its exponent is $-4$, and its fraction comes as close to $0.6$
-# as $k$ bits can.
+# One tenth is $1.6 \cdot 2^{-4}$, so $e$ is $-4$. (So that they need no sign, the bits store
+# $e + 127$, or $e + 15$ in `float16`.) The fraction comes as close to $0.6$ as $k$ bits can.
 #
 # The fraction decides how *fine* the numbers are: there are $2^k$ of them from $1$ to $2$, evenly
-# spaced, and just as many from $2$ to $4$ or from $1024$ to $2048$. The exponent decides how *far*
+# spaced, and just as many from $2$ to $4$ or from $2048$ to $4096$. The exponent decides how *far*
 # they reach. With sixteen bits you have to choose: `float16` is finer, and `bfloat16` reaches as
 # far as `float32`.
 #
-# **Take a pencil,** and a toy format with two bits of fraction, $k = 2$. Which numbers are
-# there from $1$ up to $2$? Which from $4$ up to $8$? A result is rounded to the nearest
-# number, and in a tie to the one whose last bit is $0$. What's $4 + ½$?
+# **Take a pencil:** `float16` has $k = 10$. How far apart are its numbers from $2048$ on?
 #
-# While you think, here are the real formats: the largest number, the smallest one above
-# zero, and the step from $1$ to the next number.
+# While you think, here's how large a number can be in each format, how small above zero, and how far
+# it is from $1$ to the next:
 
 # %%
 FORMATS = {
@@ -164,9 +165,9 @@ for name, dtype in FORMATS.items():
     print(f"{name:9}{info.max:9.0e}{smallest:10.0e}{info.eps:11.0e}")
 
 # %% [markdown] tags=["predict"]
-# Your toy format has $1, 1¼, 1½, 1¾$, then $4, 5, 6, 7$. So $4 + ½$ is a tie, and it's rounded
-# to $4$. That's what happened to $2048 + 1$: from $2048$ on, `float16` has only every second
-# whole number.
+# From $2048$ to $4096$ there are $2^{10}$ numbers, so they're $2$ apart. That's what happened to
+# $2048 + 1$: it's halfway between two numbers, and such a tie is rounded to the one whose last bit is
+# $0$.
 #
 # ## Three tests
 #
@@ -183,8 +184,8 @@ for name, dtype in FORMATS.items():
     print(f"{name:9} {w:.4f}")
 
 # %% [markdown]
-# It ends where it began, at 1. *Small steps get lost:* each is less than half the distance to the
-# next number, so the sum is rounded back to 1, a thousand times in a row.
+# It ends where it began, at 1. *Small steps get lost:* each step is less than half the distance to
+# the next number, so the sum is rounded back to 1.
 #
 # **The second test is large numbers.** `float16` ends at 65,504. That sounds roomy, but
 # softmax takes exponentials. Here's the softmax of ViT-Ti/16's logits for a cup of coffee, by
@@ -205,12 +206,12 @@ print(f"largest logit {logits.max():.0f}, its power {powers.max()}")
 print(f"its probability {softmax.max()}")
 
 # %% [markdown]
-# The power of an ordinary logit is already too large, so it becomes infinity, and infinity divided
-# by infinity is NaN. (That's why PyTorch's own softmax first subtracts the largest logit.)
+# It's an ordinary logit, but $e^{15}$ is about three million, far past the end of `float16`. So the
+# power becomes infinity, and infinity divided by infinity is NaN.
 #
 # **The third test is tiny numbers,** and it solves the case from the top of the page. Adam divides
 # by $\sqrt{\hat v} + \epsilon$, where $\hat v$ is the average of a weight's squared gradients. In
-# the first step every gradient below the head is zero, because the head itself is still all zeros.
+# the first step every gradient below the head is zero, because the head is still all zeros.
 # So $\hat v$ is zero, too, and $\epsilon = 10^{-8}$ is there so that Adam doesn't divide by zero.
 
 # %%
@@ -218,6 +219,10 @@ epsilon = torch.tensor(1e-8, dtype=torch.float16)
 gradient = torch.tensor(0.0, dtype=torch.float16)
 print(epsilon)
 print(gradient / (gradient.square().sqrt() + epsilon))
+
+# %% [markdown]
+# But in `float16`, $\epsilon$ itself is rounded to zero. So Adam divided zero by zero, and that's
+# what killed the run. With a larger $\epsilon$, [the NaN is gone](#A-larger-epsilon).
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert x + 1 == x and x + 2 > x
@@ -233,16 +238,14 @@ assert epsilon == 0 and logits.half().softmax(dim=-1).isfinite().all()
 print("checked: a step that vanishes, a power too large, an epsilon of 0")
 
 # %% [markdown]
-# But in `float16`, $\epsilon$ itself is [rounded to zero](#A-larger-epsilon). So Adam divided zero
-# by zero, and that's what killed the run.
-#
 # ## Let each number have what it needs
 #
 # Weights need [fine steps](#Weights-in-bfloat16), and Adam's averages of squared gradients are
 # tiny, so both stay in `float32`. But most of the time goes into matrix products, so their factors
 # are rounded to sixteen bits. This *mixed precision* ([Micikevicius et al.
 # 2018](https://arxiv.org/abs/1710.03740)) is one line in PyTorch: inside `torch.autocast`, each
-# operation picks its format.
+# operation picks its format. The loss is always computed in `float32`. On a GPU, so are [norms and
+# softmax](https://docs.pytorch.org/docs/stable/amp.html).
 
 # %% tags=["hide-cell"]
 a, b = torch.randn(4, 8), torch.randn(8, 8)
@@ -263,22 +266,20 @@ short, usual = torch.float16, torch.float32
 assert dtypes == [short, usual, short, usual]
 print("checked: a product in float16, the loss in float32")
 
-# %% [markdown]
-# The loss is always computed in `float32`, and on a GPU so are [norms and
-# softmax](https://docs.pytorch.org/docs/stable/amp.html).
-
 # %% [markdown] tags=["predict"]
 # ## Do the gradients fit?
 #
-# On the way back, the gradients of these products have sixteen bits as well. Is that enough? Let's
-# look at real ones, at the output of each linear layer of ViT-Ti/16, for four photographs. When a
-# network is right, its gradients are small, and late in training it's right about most pictures. So
-# as labels we take the network's own answers.
+# In the backward pass, the gradients of these products are sixteen bits too. Is that enough? Let's
+# look at real gradients, at the outputs of ViT-Ti/16's linear layers, for four photographs.
 #
-# **Take a pencil.** Half of these gradients are smaller than about $2^{-14}$. But the loss of a
-# batch is a *mean*, so each gradient is also divided by the batch size. ViT's authors pretrain with
-# 4,096 images, which is $2^{12}$. Compare what's left with the smallest number in `float16`, which
-# is $2^{-24}$.
+# When a network is right, its gradients are small, and late in training it's right about most
+# pictures. To see that case, we take the network's own answers as the labels, so that it's always
+# right.
+#
+# **Take a pencil.** Half of these gradients are smaller than about $2^{-14}$. And since a batch's
+# loss is a *mean*, each gradient is also divided by the batch size. ViT's authors pretrain with
+# 4,096 images, which is $2^{12}$. Compare what's left with the smallest number in `float16`,
+# $2^{-24}$.
 #
 # **What share of them is too small for float16?**
 #
@@ -310,6 +311,11 @@ first_answers, second_answers = real(photographs).topk(2).indices.mT
 sizes = gradient_sizes(first_answers)
 figures.show(*speed.gradients(sizes, (1, 65_536)))
 
+# %% [markdown]
+# More than half would be lost: the median is down to $2^{-26}$, which rounds to zero.
+# Nearly all the rest are in the strip of "fewer bits": so close to zero, `float16` gives up digits
+# to reach that far down. (Even with the wrong labels, its second answers, it's still a third.)
+
 # %% tags=["nbval-check-output", "hide-cell"]
 lost = [(sizes * scale).half().eq(0).float().mean() for scale in (1, 65_536)]
 lost_if_wrong = gradient_sizes(second_answers).half().eq(0).float().mean()
@@ -318,17 +324,13 @@ assert (sizes * 65_536).max() < 65_504 and len(layers) == 49
 print("checked: more than half become 0, with second answers a third")
 
 # %% [markdown]
-# More than half of them would be lost: the median is down to $2^{-26}$, which rounds to zero.
-# Nearly all of the rest are in the strip of "fewer bits", too small for `float16` to keep all their
-# digits.
-#
-# So let's move the gradients to where most of them keep all their bits. Multiply the loss by some
-# $s$, and the gradient of every weight $w$ is multiplied by $s$, too:
+# So let's multiply the loss $\ell$ by some $s$. By the chain rule, that multiplies every gradient
+# by $s$, at the layers' outputs and at each weight $w$ alike:
 #
 # $$ \frac{\partial \, (s \, \ell)}{\partial w} = s \, \frac{\partial \ell}{\partial w} $$
 #
-# The lower panel of the figure shows it for $s = 2^{16}$. Afterwards, in `float32`, we divide by
-# $s$ again. Here's the whole step, orange where the products have sixteen bits:
+# The lower panel shows it for $s = 2^{16}$. Afterwards, in `float32`, we divide by $s$ again. Here's
+# the whole step, orange where the products have sixteen bits:
 
 # %% tags=["hide-input"]
 figures.show(*speed.mixed_step())
@@ -336,11 +338,11 @@ figures.show(*speed.mixed_step())
 
 # %% [markdown]
 # The best $s$ is as large as possible without overflow, and that changes during training. So a
-# *loss scaler* finds it by trying. If any gradient is infinite or NaN, it skips the step and halves
-# $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
+# *loss scaler* finds it by trying. If any gradient is infinite or NaN, the scaler skips the step and
+# halves $s$. After enough good steps in a row (its *patience*, usually 2,000), it doubles $s$.
 #
-# `bfloat16` reaches as far as `float32` and needs no scaler, so take it if your chip has circuits
-# for it. If it hasn't (an older GPU such as a T4), take `float16` and this:
+# `bfloat16` reaches as far as `float32` and needs no scaler. If your chip isn't built for `bfloat16`
+# (on a T4, for example), take `float16` and this:
 
 
 # %%
@@ -368,7 +370,7 @@ class LossScaler:
 
 
 # %% [markdown]
-# And here's the step from the figure:
+# Here's the step from the figure (`device` is your processor or GPU):
 
 
 # %%
@@ -382,6 +384,9 @@ def mixed_step(model, optimizer, images, labels, dtype, scaler, shrink=1):
     scaler.step(optimizer)
     return loss.detach()
 
+
+# %% [markdown]
+# Step for step, your scaler does what PyTorch's own `torch.amp.GradScaler` does.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 mine, theirs = (nn.Parameter(torch.ones(3)) for _ in range(2))
@@ -408,14 +413,12 @@ assert len(set(history)) > 3 and mine.isfinite().all()
 print("checked: step for step the weights and scale of torch's GradScaler")
 
 # %% [markdown]
-# Step for step, your scaler does what PyTorch's own `torch.amp.GradScaler` does.
-#
 # ## A run brought back to life
 #
-# To see your scaler at work, we need gradients that are too small for `float16`, and our little
-# network's aren't. So we rig the experiment: we divide the loss by 65,536, and every gradient
-# shrinks with it. Adam's $\epsilon$ shrinks as much, so in `float32` nothing changes. Your scaler
-# begins at $1$ here, with a patience of four.
+# To see your scaler at work, we need gradients that are too small for `float16`. Our little
+# network's aren't, so we divide its loss by 65,536, and every gradient shrinks with it. Adam's
+# $\epsilon$ shrinks as much, so in `float32` nothing changes. Your scaler begins at $1$ here, with a
+# patience of four.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 shrunk = partial(mixed_step, shrink=65_536)
@@ -443,21 +446,29 @@ figures.show(*speed.rescue(losses, scales))
 
 
 # %% [markdown]
-# Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no
-# NaN: the network just doesn't learn. With your scaler, the run falls behind while the scale is
-# small, but then it comes alive and catches up (in one run each). In the end the scale hits its
-# ceiling. It doubles, a gradient overflows, the step is skipped, and the scale halves again.
+# Without scaling, the loss stays at about $\ln 10$, pure guessing. There's no error and no NaN: the
+# network just doesn't learn. With your scaler, the run is late at first, while the scale is small.
+# Then it comes alive and catches up (in one run each).
 #
-# Mixed precision also revives the network that died at the top of the page. With nothing rigged,
-# three runs of it read 88.9% of the held-out digits, against 89.3% in `float32`. That's also how
-# you choose a format: [on held-out digits](#Three-formats-compared).
+# The scale climbs past 65,536, where it would just undo our division, because nothing overflows yet.
+# At the end it has found its ceiling: it doubles, a gradient overflows, the step is skipped, and the
+# scale halves again.
+#
+# And the network that died at the top of the page? It lives in mixed precision, too, but that isn't
+# the scaler's doing. Adam is back in `float32`, where $\epsilon$ isn't rounded to zero. That's why
+# even the unscaled run above has no NaN.
+#
+# So which format should you choose? Train with each, and compare them on *held-out* digits, which no
+# run has learned from. In [three ordinary runs each](#Three-formats-compared), `float16` loses a
+# little (88.9% against 89.3% in `float32`), and `bfloat16` loses nothing.
 
 # %% [markdown] tags=["predict"]
 # ## What you saved
 #
 # Memory first. The weights, their gradients and Adam's two means stay in `float32`. But the
 # backward pass also needs what the forward pass computed, such as the inputs of each product. These
-# numbers are the *activations*.
+# numbers are the *activations*. We'll count them with your own attention, and with PyTorch's, which
+# is called *fused*.
 #
 # The weights of ViT-Ti/16 take 23 MB in `float32`. **How much does the forward pass keep for
 # one photograph?**
@@ -488,28 +499,24 @@ bars = {
 figures.show(*speed.memory(bars))
 
 # %% [markdown]
-# One photograph takes more than all the weights! The bars show two savings. The first has
-# nothing to do with bits: your `attention` from [chapter
-# 2](02_attention.ipynb) keeps the attention maps. PyTorch's *fused* attention computes the map
-# piece by piece, throws each piece away, and computes it again in the backward pass ([Dao et
-# al. 2022](https://arxiv.org/abs/2205.14135)).
+# One photograph takes more than all the weights! The bars show two savings. The first is the pale
+# strip, and it has nothing to do with bits: your `attention` from [chapter 2](02_attention.ipynb)
+# keeps the attention maps. Fused attention computes the map piece by piece, throws each piece away,
+# and computes it again in the backward pass ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
 #
-# The second saving, about 40%, comes from `bfloat16`, a single line. Why isn't it half? Because the
-# sum of a `float32` and a `bfloat16` tensor is `float32`. So the residual stream stays in
-# `float32`, and the norms keep it like that for the backward pass. Still, both savings together
-# halve what each image costs.
-#
-# In a batch of 64, the activations are nearly all of the memory, so keeping the weights in
-# `float32` costs [next to nothing](#Counting-memory).
+# The second saving, about 40%, comes from `bfloat16`. Why isn't it half? Adding
+# `bfloat16` to `float32` gives `float32`. So the residual stream stays `float32`, and each norm
+# saves its input at full width. Still, both savings together halve what each image costs, and that's
+# [most of the memory](#Counting-memory).
 #
 # ## What is the computer doing all that time?
 #
 # Half the bits, twice the speed? That depends on what your computer is busy with. It may be doing
-# *arithmetic*. Or it may be waiting, for its *memory* to deliver numbers or for *Python* to say
-# what's next.
+# *arithmetic*. Or it may be waiting, for numbers from its *memory* or for *Python* to say what's
+# next.
 #
 # A *profile* tells you where the time goes. Here's one training step of your ViT-Ti/16 in
-# `float32`, by kind of operation, on one core of a processor:
+# `float32`, by kind of operation, on one processor core:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 plain = plain.to(device)
@@ -531,17 +538,16 @@ print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
 # %% [markdown]
-# That's the most that faster products can bring to this step. How much faster they get depends on
-# your chip, and some formats [make them slower](#Arithmetic-or-memory).
+# That's the most that faster products can bring to this step (*Amdahl's law*). How much faster the
+# products get [depends on your chip](#Arithmetic-or-memory).
 #
 # GPUs have circuits for short formats. One such format is *TF32*: your tensors stay in `float32`,
 # and the GPU rounds each number to ten bits of fraction on its way into a product. According to its
 # data sheet, an H100 then multiplies 7.4 times as fast as in `float32`, and in `bfloat16` it's 14.8
 # times.
 #
-# **Your pencil again:** with products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is left.
-# So TF32 should make this step three times as fast. The same sum with 14.8 says 3.5 times for
-# `bfloat16`.
+# With products 7.4 times as fast, $0.23 + 0.77 / 7.4$ of the time is left, which is a third. So TF32
+# should make this step three times as fast. The same sum with 14.8 says 3.5 times for `bfloat16`.
 
 # %% tags=["hide-cell"]
 # how many times as fast as in float32 products are, by the data sheets
@@ -555,7 +561,7 @@ for gpu, half in GPUS.items():
 # %% [markdown] tags=["predict"]
 # ## One line at a time
 #
-# How much of your prediction survives on a real GPU? On an H100 we timed a training step of 64
+# How much of this prediction survives on a real GPU? On an H100 we timed a training step of 64
 # images, with everything in `float32` and attention as you wrote it. Then we changed one line after
 # another, and kept each change:
 #
@@ -569,7 +575,7 @@ for gpu, half in GPUS.items():
 # ```
 #
 # The fused AdamW updates all the weights in one go, and `torch.compile` [turns several operations
-# into one](#What-torch.compile-does). We did it with ViT-B/16, and with ViT-Ti/16, the same network
+# into one](#What-torch.compile-does). We did it with ViT-B/16, and with its little sister ViT-Ti/16,
 # with a fifteenth of the weights.
 #
 # Before you look, write next to each line how many times as fast it makes the large network. Then
@@ -605,9 +611,9 @@ else:
 # Only the large one, and it only goes from 2.9 to 3.3 times its first speed. The small one gets
 # slower.
 #
-# So for the large network your 3 and 3.5 came close. That's partly luck, because the profile was of
-# ViT-Ti/16, on a processor. For ViT-Ti/16 on the GPU they're far off: a profile only holds for its
-# own network on its own chip.
+# So for the large network, 3 and 3.5 came close. That's partly luck, because the profile was of
+# ViT-Ti/16, on a processor. On the GPU, they're far off for ViT-Ti/16: a profile only holds for its
+# own chip.
 #
 # How much does each line bring, compared with the line before? Check your six guesses:
 
@@ -622,30 +628,13 @@ if is_measured:
 
 # %% [markdown]
 # With all six, the large network trains on **nine times** as many images a second. If you only
-# paste three lines tonight, take the first three: they already make it five times as fast, and your
-# batch stays as it is.
+# paste three lines tonight, take the first three: they already make it five times as fast.
 #
 # Is that all that the GPU can do? The *MFU* tells you (model FLOPs utilisation, where a FLOP is an
-# addition or a multiplication). It's the speed of your step's arithmetic, as a share of what the
-# GPU manages when it only multiplies large matrices in `bfloat16`. For the large network, the MFU
-# climbs from 5% to 45%.
-#
-# **Why do the formats bring the small network nothing?** With four times the images, its step takes
-# hardly longer. So with 64, the chip can't have been busy. Our guess is that it was waiting for *Python*.
-# That would explain why autocast, which adds operations, makes the step slower, and why
-# `torch.compile`, which leaves fewer of them, helps. So if your network is this small, begin with
-# the batch.
-#
-# **And your own step?** Predict how many times as fast `bfloat16` makes it, with [your chip's
-# factor](#Arithmetic-or-memory) in place of 7.4. Then measure:
-#
-# ```python
-# short = partial(mixed_step, plain, optimizer, images, labels)
-# for dtype in (torch.float32, torch.bfloat16):
-#     %timeit -n 1 short(dtype, LossScaler())
-# ```
+# addition or a multiplication). It's the speed of your step's arithmetic, as a share of what the GPU
+# manages when it only multiplies large matrices in `bfloat16`:
 
-# %% tags=["hide-cell"]
+# %% tags=["hide-input"]
 # MFU, model FLOPs utilisation: the operations per second of the training step,
 # over what the GPU manages when it multiplies large matrices in bfloat16
 for name, network in NETWORKS.items() if is_measured else ():
@@ -656,25 +645,35 @@ if not is_measured:
     print("no record of a GPU here: python benchmarks/gpu_day.py --lot 2")
 
 # %% [markdown]
+# The large network begins at 5%, but that isn't an idle chip: if `bfloat16` is 14.8 times as fast,
+# `float32` can't get much beyond 7%. With all six lines the MFU is 45%, so a seventh can't do much
+# better than twice as fast.
+#
+# **Why do the formats bring the small network nothing?** With four times the images, its step takes
+# hardly longer. So with 64, the chip can't have been busy. Our guess is that it was waiting for
+# *Python*, which has to ask for every operation. The lines at 64 images fit: TF32 asks for the same
+# operations, and the speed hardly changes. Autocast adds some, and the step gets slower. Fused
+# attention and fused AdamW turn many operations into few, and both help.
+#
+# So if your network is as small as this one, begin with the batch.
+#
 # ## What to take with you
 #
 # 1. Sixteen bits are a choice between reach and fineness. `bfloat16` has the reach of
 #    `float32`; `float16` is finer, and its small gradients need a loss scaler.
 # 2. Weights and optimizer stay in `float32`, products get sixteen bits. With fused attention, that
 #    halves the activations, which are most of the memory.
-# 3. Find out what the chip is doing all that time. If it's busy with arithmetic, a shorter format
-#    helps, as long as there are circuits for it. If it's waiting for memory, fewer bytes help. If
-#    it's waiting for Python, try a larger batch.
+# 3. Find out what the chip is doing. If it's busy with arithmetic, try a format that it has circuits
+#    for. If it's waiting for memory, move fewer bytes. If it's waiting for Python, try a larger batch.
 #
-# **Four questions** ([answers](#Solutions))
+# **Three questions** ([answers](#Solutions))
 #
-# 1. Why is $2048 + 1$ the same as $2048$ in `float16`, and what is it in `bfloat16`?
+# 1. What's $2048 + 1$ in `bfloat16`, and why?
 # 2. What killed the run at the top of the page?
 # 3. Why did no format help ViT-Ti/16 at 64 images on the GPU, and what did?
-# 4. A loss scaler skips a step. What has it seen, and what does it do with its scale?
 #
-# What if half the activations are still too much, or if the machine is switched off in the middle
-# of the night? [Chapter 8](08_scale.ipynb) trains in pieces, and loses nothing.
+# What if half the activations are still too much, or if the machine is switched off at night?
+# [Chapter 8](08_scale.ipynb) trains in pieces, and loses nothing.
 #
 # ## Exercises
 #
@@ -701,7 +700,18 @@ if not is_measured:
 # of memory become (the attention maps grow with the square of the tokens, everything else
 # in proportion). Then compare with the output under solution 5.
 #
-# **6.** ★★★ Your colleague's run in `float16` ends in NaN after 3,000 good steps. There
+# **6.** ★★ And your own step? Predict how many times as fast `bfloat16` makes it, with [your chip's
+# factor](#Arithmetic-or-memory) in place of 7.4. Then measure it (`plain` is your ViT-Ti/16 from the
+# profile, and a scale of 1 changes nothing):
+#
+# ```python
+# optimizer = torch.optim.AdamW(plain.parameters())
+# batch = plain, optimizer, images, labels
+# for dtype in (torch.float32, torch.bfloat16):
+#     %timeit -n 1 mixed_step(*batch, dtype, LossScaler(scale=1.0))
+# ```
+#
+# **7.** ★★★ Your colleague's run in `float16` ends in NaN after 3,000 good steps. There
 # is a loss scaler. Which experiments would tell you whether a number was too large in the
 # forward pass, too large in the backward pass, or whether the training itself went wrong?
 # What would you try first?
@@ -811,7 +821,8 @@ print("checked: what's kept is what budget says, to the byte")
 
 # %% [markdown]
 # *Casts* are copies of the weights in sixteen bits. The weights, their gradients and Adam's
-# means together are less than a tenth, in both columns.
+# means together are less than a tenth, in both columns. (In the bars above, only the image grows in
+# `bfloat16`: it's kept twice, as it came and rounded.)
 #
 # ### Arithmetic or memory
 #
@@ -1068,16 +1079,15 @@ print(f"{record['hardware']}, {record['date']}")
 #
 # ## Solutions
 #
-# <details><summary>The four questions</summary>
+# <details><summary>The three questions</summary>
 #
-# 1. From 2048 on, `float16` has only every second whole number. 2049 is a tie, and it goes to
-#    the number whose last bit is 0, which is 2048. In `bfloat16`, with seven bits of fraction,
-#    the next number after 2048 is 2064, so it's 2048 as well.
+# 1. It's 2048, as in `float16`. With seven bits of fraction, the next number after 2048 is 2064, so
+#    2049 is rounded down.
 # 2. Adam's $\epsilon$ of $10^{-8}$ is 0 in `float16`, and in the first step every gradient
 #    below the head is 0, too: zero divided by zero.
-# 3. Most likely it waits for Python, not for arithmetic or memory. A larger batch helped, because the GPU
-#    does more each time it's asked, and `torch.compile`, because it's asked less often.
-# 4. An infinite gradient or a NaN. It halves its scale.
+# 3. Most likely it waits for Python, not for arithmetic or memory. Fused attention and fused AdamW
+#    helped a little, because Python asks for fewer operations, and a larger batch helped most,
+#    because the GPU does more each time it's asked.
 #
 # </details>
 #
@@ -1145,6 +1155,14 @@ for name, parts in {
 
 # %% [markdown]
 # <details><summary>Solution 6</summary>
+#
+# On the processor that this page ran on, `bfloat16` products are 2.3 times as fast, so
+# $0.23 + 0.77 / 2.3$ of the time is left, and the step should be about 1.8 times as fast. Expect a
+# little less, because autocast also has to convert numbers.
+#
+# </details>
+#
+# <details><summary>Solution 7</summary>
 #
 # Load the last good checkpoint and repeat the bad batch, because then everything else is
 # the same. In `float32`: if that's NaN too, or the loss has been rising for a while, the

@@ -7,15 +7,15 @@ import vitedu
 # %% [markdown]
 # # Scale, and nothing lost
 #
-# A training run of a few seconds meets no accidents. One that takes days does: the program
-# crashes, or the machine you've rented is taken back in the middle of the night. So you save a
-# file now and then, and after the accident you load it and go on.
+# Nothing goes wrong in a run of a few seconds. In one that takes days, something will: the program
+# crashes, or the machine you've rented is taken back in the middle of the night. That's why you
+# save a file now and then. After the accident you load it and go on.
 #
 # PyTorch's own example of this,
 # [`multigpu_torchrun.py`](https://github.com/pytorch/examples/blob/f62b4aec7bff832fc65b59aa62d60e94ddd6b39e/distributed/ddp-tutorial-series/multigpu_torchrun.py)
 # (commit `f62b4ae`), saves the weights and the number of the epoch that it has just finished. But
-# after an accident it begins with this same epoch. So the epoch is trained twice, and no error
-# tells you.
+# after an accident it starts that very epoch again. The epoch is trained twice, and no error tells
+# you.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import copy
@@ -77,13 +77,14 @@ figures.show(*drawings.lives(accident, STEPS))
 
 
 # %% [markdown]
-# And if you save nothing but the weights? Let's rehearse it. A small ViT learns to read digits
-# in 120 steps (`STEPS`), once in one go and once with an accident halfway, as in the drawing. The
-# learning rate warms up and falls as in [chapter 5](05_mnist.ipynb), and we keep a running average
-# of the weights, because it's less noisy than the last weights. To compare two runs, we take a
-# *fingerprint* of this average, a hash: change a single bit, and the whole fingerprint changes.
+# The drawing shows what you hope for: the second start goes on where the first one was killed. What
+# if it gets nothing but the weights? Let's rehearse it with a small ViT and those 2,500 digits. It
+# learns to read them in 120 steps (`STEPS`), once in one go and once with an accident halfway
+# (`HALF`).
 #
-# `state_dict` gives a network's weights by name; helpers such as `advance` are in folded cells.
+# The learning rate warms up and falls as in [chapter 5](05_mnist.ipynb), and we keep a running
+# average of the weights, because it's less noisy. To compare two runs, we hash this average and
+# call the result the run's *fingerprint*: change a single bit, and you get another one.
 
 
 # %% tags=["hide-input"]
@@ -151,19 +152,18 @@ print("checked: more than nine weights in ten differ")
 
 
 # %% [markdown]
-# Same seed, same data, same number of steps, and yet you got a different network. There was no
-# error. The accuracy doesn't warn you either: after a real accident you'd see the second line
-# alone, and 72% looks fine. But if you compare two recipes that way, you may be comparing two
-# accidents.
+# Same seed, same data, same number of steps, and yet you got a different network. No error warned
+# you, and the accuracy doesn't either: after a real accident you'd see the second line alone, and
+# 72% looks fine. If you compare two recipes that way, you may be comparing two accidents.
 #
-# So the fingerprint will be our judge on this page. **How do you train what doesn't fit into
-# memory, on machines that don't last, and still get the same weights?**
+# **How do you train what doesn't fit into memory, on machines that don't last, and still get the
+# same weights?**
 #
-# In the end you'll kill a run eight times, whenever you like. Will its fingerprint survive?
+# In the end, you'll kill a run eight times, whenever you like. Will its fingerprint survive?
 #
 # ## What the weights leave out
 #
-# What should we have saved, besides the weights? Make yourself a list before you read on.
+# What should we have saved, besides the weights? Make a list before you read on.
 #
 # Four more things change from step to step: the optimizer with Adam's means, the average, the
 # number of the step, and the state of the random numbers, from which the next images are drawn.
@@ -191,12 +191,17 @@ def put_back(run, saved):
 
 
 # %% [markdown] tags=["predict"]
-# `put_back`, in a folded cell, restores a run from such a file. Now we repeat the accident, each
-# time with something else left out of the file, and train to the end. Call the end of the
-# undisturbed run the goal, and its whole way from start to goal 100%. How far from the goal does
-# each interrupted run end? Forgetting the weights is the worst, of course.
+# Now we repeat the accident, leaving out a different thing each time (`put_back` restores the
+# rest). Every run then takes sixty more steps, but what it forgot begins anew: Adam's means at
+# zero, the average at the untrained weights, the random numbers at the seed. A run that forgot its
+# step counts from 0, so its learning rate warms up again.
 #
-# **What's the worst to forget after them?**
+# How far from the undisturbed run does each of them end? A fingerprint can't say, so we measure the
+# distance between the averages. From the untrained weights to the end of the undisturbed run it's
+# 100%, which the picture calls "its way". The numbers are means of three seeds, the grey dots; the
+# run at the top is one of the three.
+#
+# **After the weights, what's the worst thing to forget?**
 #
 # * the optimizer
 # * the average
@@ -246,20 +251,20 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 
 
 # %% [markdown]
-# The number of the step! Forget a single integer, and you miss the goal by half of the whole
-# way. Forget everything but the weights, and it's hardly more. With nothing forgotten, you hit
-# it to the last bit. (Each grey dot is a seed; bars and accuracies are means.)
+# The number of the step! Forget a single integer, and you end up half the whole distance away. With
+# nothing forgotten, the distance is exactly 0: all weights are the same, and so is the fingerprint.
 #
-# Read the accuracies at the right: only the lost weights would have alarmed you. Without
-# the step, the run even reads *more* digits. Its schedule begins anew, so its steps are still
-# large at the end, and that may help in a run this short.
+# Is half a lot? The run without the random numbers makes no wrong step. It only sees other images
+# than it should, and ends 19% away. Without the step you end much further off than other images can
+# explain. And the average? Every step moves it a tenth of the way to the weights, so sixty steps
+# later it has caught up.
 #
-# The average has nearly caught up by itself. But Adam began again with empty means, so the weights
-# took a different path.
+# Read the accuracies at the right: only the lost weights would have alarmed you. Without the step,
+# the run even reads *more* digits, perhaps because its learning rate stayed high.
 #
-# And without the random numbers, the new start sets the same seed and draws the same images again.
-# There's a cure: compute the order of each epoch from the run's seed and the number of the epoch.
-# Then there's no random state to lose, and [the price](#A-computed-order-and-its-price) is small.
+# The state of the random numbers doesn't have to be saved if you compute the order of each epoch
+# from the run's seed and the number of the epoch. [The price](#A-computed-order-and-its-price) is
+# small.
 
 
 # %%
@@ -274,7 +279,7 @@ def rows_of(step, seed=0):
 # %% [markdown]
 # ## Cut the batch
 #
-# That was one run cut in two. Next, you cut a single step. The paper pretrains with 4,096 images
+# You've cut a run in two. Next, you cut a single step. The paper pretrains with 4,096 images
 # a step ([Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929)). How much memory is that,
 # for a ViT-B/16 in float32? `vitedu.budget` counts it:
 
@@ -295,7 +300,8 @@ for batch_size in (4096, 256, 32):
 # = \sum_{S} \nabla \, \frac{1}{n} \sum_{i \in S} \ell_i
 # $$
 #
-# PyTorch makes that easy, because `loss.backward()` adds to the gradients that are there:
+# PyTorch makes that easy, because `loss.backward()` adds to whatever gradients are already there.
+# In the picture, $\ell_S$ is the summed loss of a slice:
 
 # %% tags=["hide-input"]
 figures.show(*drawings.slices())
@@ -321,9 +327,11 @@ def accumulated_step(model, optimizer, images, labels, size):
 
 
 # %% [markdown]
-# With your pencil, $g$ is 4, and the mean of means is 5. Does the code find the same
-# gradient as one whole batch? We take a hundred images, so there are three slices of 32
-# images and one of 4.
+# Your pencil should say 4 for $g$, and 5 for the mean of means.
+#
+# Does the code find the same gradient as one whole batch? We compare the two (`relative`) in copies
+# (`twin`) of the network that was trained in one go, on a hundred images: three slices of 32 and
+# one of 4.
 
 
 # %% tags=["hide-input"]
@@ -360,8 +368,7 @@ for one, other in zip(sliced.parameters(), uncut.parameters(), strict=True):
 print("checked: gradients agree to 1e-12, weights after the step to 1e-10")
 
 # %% [markdown]
-# That's rounding. We computed in float64, which has about sixteen digits, and slices add the same
-# numbers in another order. (In float32, which has about seven, expect a few 1e-7.)
+# That's rounding, because slices add the same numbers in another order.
 #
 # The next version looks just as good. It divides each slice's *mean* loss by the number of slices.
 
@@ -380,21 +387,24 @@ print("checked: your pencil's answers are 4, and with a mean of means 5")
 
 # %% [markdown]
 # The error is longer than the gradient itself! Each of the four images in the last slice counts as
-# much as eight others. Hugging Face's `transformers` [had this
-# mistake](https://github.com/huggingface/transformers/pull/34191) until October 2024, because
-# slices of equally many texts don't have equally many tokens.
+# much as eight others. Your pencil's error was smaller, because all three gradients pulled the same
+# way. In a large batch, gradients pull in different directions and mostly [cancel each
+# other](#Half-a-batch). Among four images far less cancels out, and those four now decide a quarter
+# of the result.
 #
-# Done right, the paper's step fits into a laptop, as 128 slices of 32 images. But slices save
-# memory, not work.
+# Hugging Face's `transformers` [had this
+# mistake](https://github.com/huggingface/transformers/pull/34191) until October 2024.
+#
+# Done right, the paper's step fits on a laptop, as 128 slices of 32 images. But slices save memory,
+# not work.
 #
 # ## Cut the memory
 #
 # And if not even a slice fits? In the backward pass, each layer needs what it was given on the
 # way forward. So the forward pass keeps nearly everything that it computes.
 #
-# *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps
-# only the input of each block. When the backward pass arrives there, the block runs forward
-# again, and what it computes is used once and thrown away. (Despite its name, it writes no file.)
+# *Activation checkpointing* ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)) keeps only the
+# input of each block. When the backward pass arrives there, the block runs forward again.
 
 
 # %%
@@ -411,7 +421,8 @@ class Forgetful(nn.Module):
 
 
 # %% [markdown] tags=["predict"]
-# We try it on the real ViT-Ti/16 with the photograph of Grace Hopper.
+# We try it on a ViT-Ti/16 (`loaded`) with the photograph of Grace Hopper (`image`), and `step_cost`
+# counts what a step keeps and computes.
 #
 # A backward pass is about twice the work of a forward pass: for each matrix product on the way
 # forward it has two, for the gradients of both factors. **By this count, how much more work is
@@ -458,28 +469,25 @@ assert 5.5 < kept / most < 7.5
 print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
-# By this count it's a third: three parts of work become four. But the counted multiply-adds grow
-# by only a quarter, because PyTorch skips a block's last product, whose result the backward pass
-# doesn't need.
+# By this count it's a third: three parts of work become four. Here it's only a quarter, because
+# PyTorch [skips a part of the second run](#A-quarter-instead-of-a-third).
 #
-# And the memory? You need only about a sixth, even while a block runs again. The gradient
-# is the same to the last bit, so the fingerprint would be, too.
+# And the memory? Of what the layers kept, you now need about a sixth, even while a block runs
+# again. The gradient is the same to the last bit.
 #
-# For ViT-B/16, a slice of 32 images took 5.2 GB. And now?
+# The 5.2 GB of a ViT-B/16 shrink less, because the weights, their gradients and Adam's means stay:
 
 # %%
 need = memory(vit_config("ViT-B/16"), batch_size=32, checkpointing=True)
 print(f"{need.total / 1e9:.1f} GB")
 
 # %% [markdown]
-# Most of that is the weights, their gradients and Adam's means.
-#
 # ## Share the work
 #
-# Slices needn't wait for each other. Give each of several *processes* (running programs, on one
-# machine or many) a copy of the network and a slice of the batch. They compute at the same
-# time, and then add up their gradients until each has the sum: an *all-reduce*. All take the same
-# step, so the copies stay equal.
+# Slices don't have to wait for each other. Give each of several *processes* (running programs, on
+# one machine or many) a copy of the network and a slice of the batch. They compute [at the same
+# time](#What-sharing-brings). Then they add up their gradients so that every process has the sum,
+# which is called an *all-reduce*. All take the same step, so the copies stay equal.
 #
 # Take four processes, each with a gradient of a million numbers. If each sends it to the three
 # others, that's three million numbers per process. Can it be fewer?
@@ -502,13 +510,13 @@ figures.show(*drawings.ring(torch.stack(frames)))
 
 
 # %% [markdown]
-# In each round, every process sends one chunk to the next, which adds it to its own and passes on
-# the sum. After three rounds, every chunk is finished somewhere: a 4. The last three rounds only
-# hand those sums around.
+# In each round, every process sends one chunk to its neighbour. For three rounds, the neighbour
+# adds what arrives to its own chunk, and sends the sum on in the next round. Now every chunk is
+# finished somewhere: a 4. The last three rounds only hand those sums around.
 #
-# So each process sends six chunks of a quarter of a million numbers, or one and a half
-# million instead of three. With $p$ processes and a gradient of $m$ numbers, it's
-# $2 \, (p - 1) / p \cdot m$: less than $2m$, however many machines you have.
+# Each process sends six chunks of a quarter of a million numbers, or one and a half million instead
+# of three. With $p$ processes and a gradient of $m$ numbers, it's $2 \, (p - 1) / p \cdot m$: less
+# than $2m$, however many machines you have.
 
 
 # %% tags=["hide-input"]
@@ -551,8 +559,8 @@ print("checked: everyone has the sum, and the picture shows how")
 # %% [markdown]
 # ### Two processes at work
 #
-# Now for two real processes. They needn't tell each other who takes which images, because both
-# compute the same order with `rows_of`, and each takes every second image.
+# Now for two real processes. Both compute the same order with `rows_of`, and each takes every other
+# image.
 
 
 # %% tags=["hide-input"]
@@ -572,8 +580,8 @@ def worker(share, count, divide_by):
 
 
 # %% [markdown] tags=["predict"]
-# After the backward pass, PyTorch's own all-reduce adds up all the gradients. We want their mean,
-# so we divide:
+# After the backward pass, the all-reduce of `torch.distributed` (`dist` for short) adds up the
+# gradients. We want their mean, so we divide:
 #
 # ```
 # for weight in model.parameters():
@@ -581,10 +589,9 @@ def worker(share, count, divide_by):
 #     weight.grad /= 2
 # ```
 #
-# We take ten steps in two Python programs, done *right*, and then with two mistakes. In the run
-# "same images", both processes take the first share. In the run "sum", nobody divides by two.
-# This time the goal is where a single process ends after ten steps on the whole batches, and its
-# whole way is 100%.
+# We take ten steps, done *right*, and then with two mistakes. With "same images", both processes
+# take the same half of the batch. With "sum", nobody divides by two. The goal is where one process
+# ends up, after ten steps on full batches. The way there from the untrained weights is 100%.
 #
 # **Which mistake ends further from the goal?**
 #
@@ -668,7 +675,7 @@ def one_process(seed=0):
     return first, nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "hide-input"]
 first, alone = one_process()  # its weights before and after
 # `found`: where the two processes ended, as read from a file
 for name, ends in found.items():
@@ -676,24 +683,19 @@ for name, ends in found.items():
     print(f"{name:12} {far:{'7.0f' if far >= 1 else '7.2g'}}%")
 
 # %% [markdown]
-# Neither mistake raises an error. Done right, two processes end where one does, except for the last
-# digits. That's rounding again, so don't expect equal fingerprints here. It's more than the 1e-15
-# of our slices, because Adam divides by the gradient's size: where a gradient is nearly zero, this
-# [magnifies rounding noise](#When-bytes-differ).
-#
-# With the same images you end at 109%: further from the goal than at the start! The second process
-# only repeats what the first one does, and 32 images alone are [a poor guide](#Half-a-batch).
+# Neither mistake raises an error. Done right, two processes end where one does, up to
+# [rounding](#When-bytes-differ). But rounding is enough to change a fingerprint, so here only the
+# distance can judge.
 #
 # The sum hardly matters, because with Adam twice the gradient is nearly the same step.
 #
-# And is it faster? On our two processors we timed a larger ViT once, and two processes were [1.4
-# times as fast](#What-sharing-brings) as one. It isn't twice, because adding up the gradients
-# takes time, too. PyTorch has all this ready-made, as [DDP](#DDP-and-FSDP).
+# With the same images, half of each batch is never seen. Ten steps end about as far off as ten
+# steps on entirely [different images](#Half-a-batch) (116%).
 #
 # ## Killed while saving
 #
-# Back to your checkpoint. One accident is left: the one that happens *while* you save it. Let's
-# say that half of the file has reached the disk.
+# One accident is left: the one that happens *while* you save your checkpoint. Let's say half of the
+# file has reached the disk.
 
 # %% tags=["failure"]
 torn = folder / "torn.pt"
@@ -709,8 +711,8 @@ except RuntimeError as error:
 # Suppose you wrote it under the name of your last checkpoint, as PyTorch's example at the top does.
 # Then you've lost the old one as well, because opening a file for writing empties it.
 #
-# So write to a second file beside it, make sure it's all on the disk, and only then rename it. If
-# the program dies, the renaming has happened completely or not at all.
+# Write to a second file beside it instead, make sure it's all on the disk, and only then rename it.
+# If the program dies, the renaming has happened [completely or not at all](#Beyond-a-rename).
 
 
 # %%
@@ -741,10 +743,11 @@ def program(path):
 # ### Kill it yourself
 #
 # Now `program` runs as a process of its own, and you kill it with SIGKILL, the signal that no
-# program can catch: no goodbye, no cleaning up. Then the same command starts it again.
+# program can catch. Then the same command starts it again.
 #
-# You pick the moments. Each number in the list is a step, below 110. The kill comes up to 30
-# milliseconds after this step, so it may hit one of the next steps, or a save.
+# You pick the moments. Each number in the list is a step; stay below 110, so that the kill comes
+# before the end. It comes up to 30 milliseconds after this step, so it may hit one of the next
+# steps, or a save.
 
 # %% tags=["hide-input"]
 LIFE = """
@@ -785,13 +788,16 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
 # Each new start goes back to the last whole checkpoint, and has to do the light red steps again.
+# (Our start 3 began past its moment, so it's only a cross.)
 #
-# Look at our kills at 40 and 55. A save was due, yet the next start begins one grey line
-# earlier. So the new file didn't have its name yet, but the old one was still whole. ([A harder
-# test](#Beyond-a-rename) killed runs in the middle of the writing, and the weights were still equal.)
+# Look at our starts 4, 5 and 6. They were killed when a save was due, yet the next start begins one
+# grey line earlier. So the new file didn't have its name yet, but the old one was still whole.
 #
-# Has the fingerprint survived? Here are the two from the top, and then two of `program`, in one go
-# and killed. (`program` takes its images from `rows_of`, so compare within each pair.)
+# In a [harder test](#Beyond-a-rename) of our package, 12 of 20 kills came in the middle of a write,
+# and the weights were still equal.
+#
+# Has the fingerprint survived? The first two lines are the pair from the top. The last two are
+# `program`, which has its own order of images: once left in peace, and once killed.
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -821,7 +827,7 @@ print("checked: Adam's means are the same bytes as well")
 # At the top, one accident gave you another network, and nothing warned you. Here the program died
 # eight times, and nothing in the result shows it: the same bytes, Adam's means included.
 #
-# You needn't believe us. Put the meanest moments that you can think of into the list, and run the
+# Don't just believe us. Put the meanest moments you can think of into the list, and run the
 # notebook again. On [one processor with one thread](#When-bytes-differ), we bet that the last two
 # lines will still be the same.
 #
@@ -836,16 +842,15 @@ print("checked: Adam's means are the same bytes as well")
 # **Five questions** ([answers](#Solutions))
 #
 # 1. Why does accumulation divide by the size of the batch, and not of the slice?
-# 2. Activation checkpointing runs every block forward twice. Why doesn't that double the
-#    work of a step?
+# 2. Why doesn't activation checkpointing double the work of a step?
 # 3. How much does each process send in a ring of two? And of a thousand?
 # 4. Which missing part of a checkpoint made the accuracy better, and why is that bad
 #    all the same?
 # 5. Why must a checkpoint never be written over the last one?
 #
-# You now know how to train a large network on several machines and lose nothing on the way. But
-# somebody may have done that before you and given the weights away. **How do you get
-# their trained network into your own class?** That's [chapter 9](09_weights.ipynb).
+# You now know how to train a large network and lose nothing on the way. But somebody may have done
+# that before you, and given the weights away. **How do you get their trained network into your own
+# ViT?** That's [chapter 9](09_weights.ipynb).
 #
 # ## Exercises
 #
@@ -875,16 +880,16 @@ print("checked: Adam's means are the same bytes as well")
 # run end further away than without the whole optimizer, or less far? Guess, then measure
 # with the hidden function `without` as your pattern.
 #
-# **6.** ★★★ With [FSDP](#DDP-and-FSDP) each process has a share of the weights. Write the
-# sequence of messages of one step in words, and count the numbers that each process
-# sends. How much more is it than with DDP?
+# **6.** ★★★ First read [DDP and FSDP](#DDP-and-FSDP) below. With FSDP each process has a share of
+# the weights. Write the sequence of messages of one step in words, and count the numbers that
+# each process sends. How much more is it than with DDP?
 #
 # ## Second reading
 #
 # ### Half a batch
 #
-# A yardstick for the two processes with the same 32 images: how far from the goal do ten steps on
-# *other* images end?
+# With the same 32 images in both processes, ten steps ended far from the goal. Does that mean
+# damage? As a yardstick, let's see how far away ten *correct* steps on other images end:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 other = one_process(seed=1)[1]
@@ -892,10 +897,11 @@ far = 100 * (other - alone).norm() / (alone - first).norm()
 print(f"other images {far:.0f}%")
 
 # %% [markdown]
-# So with the same 32 images in both processes you end hardly nearer than with entirely different
-# ones. How different is
-# the gradient of 32 images from the gradient of all 64? In the first step, as a share of its
-# length:
+# Distance alone can't prove damage, then: without any mistake, other images lead you even further
+# away. But it isn't the run you planned.
+#
+# How different is the gradient of 32 images from the gradient of all 64? Here's the difference in
+# the first step, as a share of the length of the gradient of all 64:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 by_all, by_half = (new_run()["model"].cpu().double() for _ in range(2))
@@ -915,8 +921,7 @@ print("checked: two processes end where one does, to ten digits")
 
 # %% [markdown]
 # The difference is about as long as the gradient itself: with so few images, most of it is
-# noise. Adam rescales whatever it gets, noise included. That's why it hardly notices a sum
-# instead of a mean: twice the gradient is nearly the same step.
+# noise. Adam rescales whatever it gets, noise included, so its steps are as long as ever.
 #
 # ### What sharing brings
 #
@@ -1013,6 +1018,15 @@ for name in ("ViT-B/16", "ViT-H/14"):
 # In float16, the loss scale of [chapter 7](07_speed.ipynb) also goes into the checkpoint.
 # And if you test on several processes, mind [one trap](#Counting-on-several-processes).
 #
+# ### A quarter instead of a third
+#
+# If every block runs forward twice, you expect a third more work, but we counted only a quarter.
+# PyTorch ends the second run of a block as soon as it has all that the backward pass needs. So it
+# leaves out the block's last matrix product, the second one of the MLP. Its gradients are computed
+# from what goes into it. What comes out is only added to the residual stream, and the gradient of
+# a sum doesn't depend on its terms. In a ViT-Ti/16, this one product is more than a quarter of a
+# block's work, so less than three quarters of each block are done twice.
+#
 # ### A second run that differs
 #
 # Activation checkpointing has a catch, if a block draws random numbers. *Dropout*, for
@@ -1048,7 +1062,8 @@ print("checked: with the same draws it's equal to the last bit")
 # %% [markdown]
 # Slices have a catch, too: the network must look at one image at a time, as a ViT does. The
 # *BatchNorm* of most ResNets mixes all the images that it sees at once, so a slice isn't a
-# part of the whole batch any more.
+# part of the whole batch any more. With texts, slices can differ in size without your noticing:
+# equally many texts don't have equally many tokens. That's how Hugging Face's mistake came about.
 #
 # ### A computed order and its price
 #
@@ -1082,9 +1097,10 @@ print("checked: with the same draws it's equal to the last bit")
 # trains there with that setting. The two processes and what's compared in float64 stay on
 # the CPU.)
 #
-# The hidden checks on this page demand that gradients agree to twelve digits, in float64,
-# but the weights after Adam only to ten. Adam divides by the gradient's size, and where a gradient
-# is nearly zero, that magnifies rounding noise.
+# Adam can magnify such rounding: it divides by the gradient's size, and where a gradient is nearly
+# zero, the noise of rounding decides the step. That's why our two processes, after ten steps, don't
+# agree as closely as the gradients of our slices. And that's why the hidden checks on this page
+# demand that gradients agree to twelve digits, in float64, but the weights after Adam only to ten.
 #
 # ### Counted and measured
 #
@@ -1122,8 +1138,8 @@ else:
 # And sometimes a disk returns bytes that it was never given. So the package's checkpoints
 # end with a hash of everything before it, and a file whose hash doesn't match is rejected.
 #
-# In the package, the command that began a run also resumes it. In its harder test, 12 of 20 kills
-# came during a write. The folded cell below names the record.
+# Our harder test killed the package itself, where the command that began a run also resumes it. The
+# folded cell below names the record.
 
 # %% tags=["nbval-ignore-output", "hide-cell"]
 record = results.read("kill-and-resume")
@@ -1191,8 +1207,9 @@ print(record["command"])
 # own size, so nearly nothing changes. If you clip, it does: a gradient that was short
 # enough is cut after you've made it four times as long. Steps with a large and with a
 # small gradient then count the same in Adam's means. So a mistake that Adam forgives
-# comes back as soon as you clip. The cell below takes ten steps each way and prints how
-# far they end from the right weights, in percent of the right way.
+# comes back as soon as you clip. The cell below takes ten steps with the right and with the longer
+# gradients. It prints how far apart they end, in percent of the distance from the start to the
+# right weights.
 #
 # </details>
 

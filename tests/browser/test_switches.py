@@ -92,7 +92,7 @@ def test_a_part_taken_out_gives_what_the_chapter_prints(server, visit):
     told = " ".join(str(each) for each in outputs("03_encoder"))
     for words, start in PARTS.items():
         taken.select_option(label=words)
-        _, *columns = re.search(rf"{start}: (.*?), size", told)[1].split(", ")
+        _, *columns = re.search(rf"{start}: (.*?%)[;.]", told)[1].split(", ")
         for photograph, column in zip(("cat", "coffee"), columns, strict=True):
             photographs.select_option(photograph)
             name, percent = column.removesuffix("%").rsplit(" ", 1)

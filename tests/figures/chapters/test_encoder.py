@@ -75,20 +75,19 @@ def test_gelu_dips_below_zero_where_relu_does_not():
     assert "dips to -0.17" in alt
 
 
-def test_parts_have_a_row_per_network_and_columns_beside():
+def test_parts_have_a_row_per_network():
     said = {
         "whole": [("cat", 0.75), ("cup", 0.5)],
         "no norms": [("harp", 0.25), ("hook", 1.0)],
     }
     pictures = {name: torch.rand(3, 8, 8) for name in ("cat", "coffee")}
-    beside = {"size": ["4.8x", "25.7x"]}
-    figure, alt = encoder.parts(pictures, said, beside)
+    figure, alt = encoder.parts(pictures, said)
     axes, *photographs = figure.axes
     drawn = words(axes)
-    assert {"no\nnorms", "harp\n25%", "25.7x", "size"} <= set(drawn)
+    assert {"no\nnorms", "harp\n25%"} <= set(drawn)
     assert shares(axes) == pytest.approx([0.75, 0.5, 0.25, 1.0])
     assert len(photographs) == 2
-    assert "no norms: harp 25%, hook 100%, size 25.7x" in alt
+    assert "no norms: harp 25%, hook 100%." in alt
 
 
 def test_answers_are_written_after_each_block_with_a_bar_as_long():

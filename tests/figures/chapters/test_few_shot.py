@@ -82,5 +82,6 @@ def test_a_slide_says_which_of_its_boxes_has_a_wrong_name():
     boxes, truths = [[0, 0, 40, 40], [40, 40, 80, 80]], ["red cell", "platelet"]
     given, picture = ["red cell"] * 2, torch.rand(3, 120, 160)
     figure, alt = few_shot.slide(picture, boxes, given, truths)
-    assert words(figure.axes[0]) == ["red cell?\nno: platelet"]
+    title = "framed in red: a platelet, named red cell"
+    assert figure.axes[0].get_title() == title
     assert "2 boxes, named 2 red cells, 0 platelets; 1 of" in alt

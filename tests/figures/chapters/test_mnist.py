@@ -51,12 +51,12 @@ def test_a_ruler_marks_every_change_for_each_number_of_seeds():
     assert "with 3 seeds: rate 2.5, shifts -0.1" in alt
 
 
-def test_a_toss_is_where_its_counts_meet_and_a_bar_has_its_note():
-    figure, alt = mnist.toss(10, 90, ("only A", "only B"))
-    bars, band = figure.axes[0].patches[:2], figure.axes[0].patches[2]
-    assert [bar.get_width() for bar in bars] == [10, 90]
-    assert [band.get_x(), band.get_width()] == [40, 20]  # 50, two errors of 5
-    assert "10 right only A, 90 right only B" in alt
+def test_a_toss_marks_the_lead_over_two_errors_and_a_bar_has_its_note():
+    figure, alt = mnist.toss(10, 90, "the second")
+    (mark,), band = figure.axes[0].lines, figure.axes[0].patches[0]
+    assert [*mark.get_xdata()] == [80, 80]
+    assert [band.get_x(), band.get_width()] == [-20, 40]  # two errors of 10
+    assert "measured lead of the second is 80" in alt
     figure, _ = mnist.duel({"one": 3, "other": 2}, {"other": "lucky"})
     assert words(figure.axes[0]) == ["3", "2", "lucky"]
 

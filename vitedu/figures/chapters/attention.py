@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
 from vitedu.figures.palette import ATTENTION, DARK, MAP, STREAM, TINTS
-from vitedu.figures.photos import LEVELS, draw_picture, frame_patch
+from vitedu.figures.photos import draw_picture, frame_patch
 from vitedu.figures.schematic import (
     arrow,
     box,
@@ -23,7 +23,6 @@ from vitedu.figures.schematic import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
     from numpy import ndarray
 
@@ -32,7 +31,8 @@ GREENS = ("#1d7a72", "#2b7d43", "#4c7a1e", "#35684c")
 LIGHTER = ("#8cc9c3", "#95cfa6", "#b7d68f", "#84b398")  # for the second head
 MOST = 0.06  # share of attention from which on a map is as bright as can be
 GHOST = 0.55  # of the photograph, where a map over it is dark
-LIT = 0.15  # of the photograph, where a map over it is bright
+LIT = 0.1  # of the photograph, where a map over it is bright
+GREYS = 8  # of the photograph below a map: few keep the PNG small
 
 
 def answers(
@@ -161,8 +161,8 @@ def learned(
 ) -> "tuple[Figure, str]":
     """The puzzle and its maps (16, 16) while they are learned, on one scale.
 
-    A triangle marks the row of the patch that `asks`, a dotted line what
-    patches give themselves.
+    Triangles mark the row of the patch that `asks` and the column of its twin,
+    a dotted line what patches give themselves.
     """
     figure, grid = chart(WIDTH, 4.9, 2, 3)
     first, *others = grid.flat
@@ -172,9 +172,10 @@ def learned(
     _frame_twins(first, asks, twin)
     for axes, (name, each) in zip(others, frames.items(), strict=True):
         shown = axes.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=1)
-        axes.set_title(name, fontsize=11)
+        axes.set_title(name, fontsize=11, pad=13)
         axes.plot((-0.5, 15.5), (-0.5, 15.5), ":", color="white", lw=1)
         axes.plot(-1.1, asks, ">", color=DARK, clip_on=False, markersize=6)
+        axes.plot(twin, -1.1, "v", color=DARK, clip_on=False, markersize=6)
         axes.set(xticks=[], yticks=[], xlim=(-0.5, 15.5), ylim=(15.5, -0.5))
     look = {"color": "white", "fontsize": 10, "rotation": -45}
     others[0].text(9, 6.2, "itself", ha="center", va="center", **look)
@@ -192,8 +193,8 @@ def learned(
     )
     alt = (
         "The puzzle, and five maps of 16 by 16 shares. At first all shares are "
-        "alike. Then one bright square appears in each row, while the diagonal "
-        "glows faintly. After 300 steps the map equals the right one."
+        "alike. At step 40 most rows have a bright square, and some squares on "
+        "the diagonal glow. After 300 steps the map equals the right one."
     )
     return figure, alt
 
@@ -347,27 +348,25 @@ def heads(
     maps: Mapping[str, tuple[Tensor, tuple[int, int]]],
     alt: str,
     across: int = 1,
-    most: Mapping[str, float] | None = None,
 ) -> "tuple[Figure, str]":
     """What a patch looks at, head by head, over a photograph (3, h, w).
 
     `maps` is name to (maps (heads, gh, gw), row and column of the patch that
     asks). A name fills a row, or `across` names share one. All are on one
-    scale, or each row on its own, up to its share in `most`.
+    scale.
     """
     many = len(next(iter(maps.values()))[0])
     columns, lines = many * across, math.ceil(len(maps) / across)
-    side = (WIDTH - 0.3 - 0.7 * bool(most)) / columns
-    height = lines * (side + 0.06 + 0.2 * (across > 1)) + (0.3 if most else 1.0)
+    side = (WIDTH - 0.3) / columns
+    height = lines * (side + 0.06 + 0.2 * (across > 1)) + 1.0
     figure, grid = chart(WIDTH, height, lines, columns, squeeze=False)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)
     ghost = F.avg_pool2d(picture.mean(dim=0)[None], 2)[0]  # (h / 2, w / 2)
     for number, (name, (each, place)) in enumerate(maps.items()):
         row, column = divmod(number, across)
-        limit = most[name] if most else MOST
         for head, shares in enumerate(each):
             axes = grid[row, column * many + head]
-            axes.imshow(_over(ghost, shares / limit), interpolation="nearest")
+            axes.imshow(_over(ghost, shares / MOST), interpolation="nearest")
             patch_side = len(ghost) / len(shares)
             frame_patch(axes, place, patch_side, [("white", 1.2)])
             axes.set(xticks=[], yticks=[])
@@ -378,40 +377,29 @@ def heads(
                 axes.set_title(f"head {head + 1}", fontsize=12)
             if across == 1 and not head:
                 axes.set_ylabel(name, fontsize=12)
-        if most:
-            bar = _scale(figure, grid[row], limit, "right", aspect=12)
-            if not row:
-                bar.ax.set_title("share", fontsize=11)
     for axes in grid.flat[many * len(maps) :]:
         axes.axis("off")
-    if not most:
-        bar = _scale(figure, grid, MOST, "bottom", aspect=40, shrink=0.8)
-        bar.set_label("share of attention", fontsize=11)
+    _scale(figure, grid)
     return figure, alt
 
 
-def _scale(
-    figure: "Figure",
-    grid: "ndarray",
-    most: float,
-    where: str,
-    **looks: float,
-) -> "Colorbar":
-    """The colours of shares up to `most`, in percent, beside some axes."""
+def _scale(figure: "Figure", grid: "ndarray") -> None:
+    """The colours of shares up to `MOST`, in percent, below some axes."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     bar = figure.colorbar(
-        ScalarMappable(Normalize(0, most), MAP),
+        ScalarMappable(Normalize(0, MOST), MAP),
         ax=grid,
-        location=where,
+        location="bottom",
         pad=0.02,
-        ticks=(0, most / 2, most),
-        format=lambda tick, _: "≥ " * int(tick == most) + f"{100 * tick:g}%",
-        **looks,
+        ticks=(0, MOST / 2, MOST),
+        format=lambda tick, _: "≥ " * int(tick == MOST) + f"{100 * tick:g}%",
+        aspect=40,
+        shrink=0.8,
     )
     bar.ax.tick_params(labelsize=11)
-    return bar
+    bar.set_label("share of attention", fontsize=11)
 
 
 def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
@@ -425,10 +413,10 @@ def _over(ghost: Tensor, shares: Tensor) -> "ndarray":
     bright = shares.clamp(max=1)
     bright = bright.repeat_interleave(pixels, 0).repeat_interleave(pixels, 1)
     color = torch.tensor(colormaps[MAP](bright.numpy())[..., :3])
-    through = (LIT + (GHOST - LIT) * (1 - bright) ** 3)[..., None]
+    through = (LIT + (GHOST - LIT) * (1 - bright) ** 6)[..., None]
     lighter = ghost.clamp(min=0).sqrt()[..., None]  # dark cloth has folds, too
-    mixed = (1 - through) * color + through * lighter
-    return ((mixed * LEVELS).round() / LEVELS).numpy()
+    grey = (lighter * GREYS).round() / GREYS  # rounded here: colours stay MAP's
+    return ((1 - through) * color + through * grey).numpy()
 
 
 def _cells(

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 WIDTH = 4.8  # inches, so that 10 points stay legible on a phone
 TEXT = 11  # points of ticks and labels
-FOG = ("#10151c", "#cdd5dd")  # where all tokens are alike, nothing is seen
+# where all tokens are alike, nothing is seen; half of the scale is for 0 to 0.4
+FOG = ((0, "#10151c"), (0.4, "#72828f"), (1, "#dde4ea"))
 COLUMNS = 14  # of patches in a photograph
 
 
@@ -54,7 +55,8 @@ def likeness(
         drawn[title] = _cosines(tokens, patch)
         others = drawn[title].flatten()
         others = torch.cat([others[:patch], others[patch + 1 :]])
-        means.append(f"{title}: {100 * others.mean():.0f}%")
+        name = title.replace(":\n", ", ")
+        means.append(f"{name}: {100 * others.mean():.0f}%")
     alt = (
         "Maps of how like one framed patch every patch is, as cosines from 0 "
         "or less, dark, to 1, bright. Mean over all other patches, "
@@ -65,7 +67,10 @@ def likeness(
     frame = divmod(patch, COLUMNS)
     if picture is not None:
         alt = f"A photograph with one patch framed. {alt}"
-        return maps(picture, drawn, name, alt, frame, colors=colors)
+        figure, alt = maps(picture, drawn, name, alt, frame, colors=colors)
+        more = 0.25 if any("\n" in title for title in drawn) else 0
+        figure.set_figheight(figure.get_figheight() + more)
+        return figure, alt
     figure, panels = chart(WIDTH, 2.4, 1, len(drawn), squeeze=False)
     for axes, (title, each) in zip(panels.flat, drawn.items(), strict=True):
         shown = axes.imshow(each.numpy(), cmap=colors, vmin=0, vmax=1)
@@ -247,28 +252,19 @@ def activations() -> "tuple[Figure, str]":
 def parts(
     pictures: Mapping[str, Tensor],
     guesses: Mapping[str, Sequence[tuple[str, float]]],
-    beside: Mapping[str, Sequence[str]],
 ) -> "tuple[Figure, str]":
     """What several networks say of several photographs: a row per network.
 
-    `guesses` has a (name, probability) per photograph under the network's name,
-    `beside` more columns of words under their heads, about the first of the
-    photographs `pictures`, (3, h, w) in 0..1.
+    `guesses` has a (name, probability) per photograph under the network's name;
+    `pictures` are (3, h, w) in 0..1.
     """
-    width, left, right, high, head = 500, 82, 92, 44, 118
-    wide = (width - left - right) / len(pictures)
+    width, left, high, head = 500, 82, 44, 146
+    wide = (width - left) / len(pictures)
     height = head + len(guesses) * high + 2
     figure, axes = canvas(width, height, opaque=True)
     for column, picture in enumerate(pictures.values()):
-        middle = left + (column + 0.5) * wide
-        place = middle, height - 56
-        _photograph(figure, (width, height), place, 104, picture)
-    step = right / len(beside)
-    places = [width - right + (n + 0.5) * step for n in range(len(beside))]
-    for x, words in zip(places, beside, strict=True):
-        label(axes, (x, height - head + 12), words, "black", 9.5)
-    of = f"{next(iter(pictures))}'s"
-    label(axes, (width - right / 2, height - head + 30), of, "black", 9.5)
+        place = left + (column + 0.5) * wide, height - 70
+        _photograph(figure, (width, height), place, 132, picture)
     for row, (network, said) in enumerate(guesses.items()):
         y = height - head - (row + 0.5) * high
         words = network.replace("no ", "no\n", 1)
@@ -276,14 +272,11 @@ def parts(
         for column, (name, share) in enumerate(said):
             corner = (left + column * wide + 2, y - high / 2 + 2)
             words = f"{name}\n{100 * share:.0f}%"
-            _guess(axes, corner, (wide - 4, high - 4), words, share, 9)
-        for x, column in zip(places, beside.values(), strict=True):
-            label(axes, (x, y), column[row], "black", 10)
+            _guess(axes, corner, (wide - 4, high - 4), words, share, 10.5)
     rows = "; ".join(
         f"{network}: "
         + ", ".join(f"{name} {100 * share:.0f}%" for name, share in said)
-        + "".join(f", {head} {beside[head][row]}" for head in beside)
-        for row, (network, said) in enumerate(guesses.items())
+        for network, said in guesses.items()
     )
     return figure, f"What each network says of {', '.join(pictures)}. {rows}."
 
@@ -299,13 +292,18 @@ def answers(
     """
     rows = len(next(iter(guesses.values())))
     width, left, high, head = 500, 46, 30, 146
+    if alone := len(pictures) == 1:  # beside its guesses, to save height
+        left, high, head = 220, 21, 34
     wide = (width - left) / len(pictures)
     height = head + rows * high + 4
     middles = [height - head - (row + 0.5) * high for row in range(rows)]
     figure, axes = canvas(width, height, opaque=True)
     for column, (title, picture) in enumerate(pictures.items()):
-        x = left + (column + 0.5) * wide
-        _photograph(figure, (width, height), (x, height - 64), 116, picture)
+        place = left + (column + 0.5) * wide, height - 64
+        if alone:
+            place = 84, (height - head) / 2
+        side = 160 if alone else 116
+        _photograph(figure, (width, height), place, side, picture)
         begin = left + column * wide + 2
         for y, (name, share) in zip(middles, guesses[title], strict=True):
             corner, full = (begin, y - high / 2 + 2), (wide - 6, high - 4)

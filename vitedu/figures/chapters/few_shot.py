@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 RIVAL = "0.45"  # the grey of what is compared
 KINDS = ("#ffd23f", "#4da3ff", "#7dff8a")  # on any picture, over black
 LOW, HIGH = 0.1, 0.9  # of the draws in a band
+# a first and a second number, invented: six of glass and six of paper
+GLASS = (0.5, 1.7), (1, 1.1), (0.5, -0.8), (1, -1.4), (1.5, -2.2), (1.4, -0.5)
+PAPER = (-1.4, 2.4), (-0.9, 2), (-0.7, 1.4), (-0.4, -1), (-0.7, -1.8), (-1.4, 1)
 CLOSE = 1.25  # one number over the one before, where only one has a label
 
 
@@ -70,6 +74,47 @@ def pairs(
     )
 
 
+def two_numbers() -> "tuple[Figure, str]":
+    """Invented photographs, and two boundaries: by means, and by weights."""
+    points = torch.tensor([*GLASS, *PAPER])
+    sides = torch.tensor([1.0] * len(GLASS) + [-1.0] * len(PAPER))
+    glass, paper = means = points.view(2, -1, 2).mean(dim=1)
+    table = torch.cat([points, torch.ones(len(points), 1)], dim=1)
+    fitted = torch.linalg.lstsq(table, sides[:, None]).solution[:, 0]
+    apart = glass - paper
+    figure, panels = chart(WIDTH, 3.5, 1, 2, sharey=True)
+    counts = []
+    for axes, title, weights, bias in (
+        (panels[0], "nearest mean", apart, -means.mean(dim=0) @ apart),
+        (panels[1], "formula's weights", fitted[:2], fitted[2]),
+    ):
+        wrong = (points @ weights + bias) * sides < 0
+        for color, kind in ((PATCHES, "glass"), (RIVAL, "paper")):
+            own = points[sides == (1 if kind == "glass" else -1)]
+            axes.scatter(*own.T, 30, color=color, label=kind)
+        axes.scatter(*points[wrong].T, 150, fc="none", ec=CLASS, lw=2)
+        foot = -bias * weights / weights.square().sum()
+        along = foot + weights.flip(0) * torch.tensor([-1, 1])
+        axes.axline(foot.tolist(), along.tolist(), color=DARK, ls="--")
+        counts.append(f"{title}: {wrong.sum()} wrong")
+        axes.set_title(counts[-1], fontsize=11)
+        axes.set(xlim=(-2, 2), ylim=(-2.8, 2.8), aspect=1)
+        axes.set(xlabel="first number", xticks=(-1, 0, 1))
+        bare(axes)
+    look = {"color": [PATCHES, RIVAL], "marker": "X", "ec": "white"}
+    panels[0].scatter(*means.T, 190, zorder=3, **look)
+    panels[0].set_ylabel("second number")
+    handles = panels[1].get_legend_handles_labels()
+    look = {"frameon": False, "fontsize": 11, "ncol": 2}
+    figure.legend(*handles, loc="outside lower center", **look)
+    return figure, (
+        f"Twice the same {len(points)} invented photographs of glass and paper "
+        f"by two numbers, with a boundary. {'; '.join(counts)}. The first "
+        "boundary, halfway between the means, tilts; the second is nearly "
+        "upright."
+    )
+
+
 def recipe() -> "tuple[Figure, str]":
     """From photographs to answers: each box with its line of code."""
     figure, axes = canvas(360, 432)
@@ -92,10 +137,10 @@ def recipe() -> "tuple[Figure, str]":
         (
             r"the largest of the scores  $X_{test}\,W$",
             NIGHT,
-            "scores = whiten(xt, mean, std) @ weights",
+            "scores.argmax(dim=1)",
         ),
     )
-    column(axes, 180, 330, steps, top=400)
+    column(axes, 180, 350, steps, top=400, is_bold=True)
     alt = (
         "The classifier, four boxes from top to bottom, each with its line of "
         "code: photographs become features x in the frozen ViT; whitened, and "
@@ -207,10 +252,10 @@ def slide(
 ) -> "tuple[Figure, str]":
     """A picture (3, h, w) in 0..1, with a box (x, y, x, y) around each thing.
 
-    Its colour is that of the name it was given; a wrong one is written.
+    Its colour is that of the name it was given; a wrong one is in red.
     """
     _, height, width = picture.shape
-    figure, axes = chart(WIDTH, WIDTH * height / width + 0.5)
+    figure, axes = chart(WIDTH, WIDTH * height / width + 0.7)
     draw_picture(axes, picture)
     axes.axis("off")
     names = list(dict.fromkeys(sorted(truths, key=truths.count, reverse=True)))
@@ -219,19 +264,19 @@ def slide(
         boxes, given, truths, strict=True
     ):
         size = right - left, bottom - top
-        wide = ("black", 3.2) if name == truth else (CLASS, 7)
-        for shade, thick in (wide, (colors[name], 2)):
+        wide = ("black", 2.4) if name == truth else (CLASS, 8)
+        for shade, thick in (wide, (colors[name], 1.4)):
             look = {"fill": False, "ec": shade, "lw": thick}
+            look["zorder"] = 2 if name == truth else 5
             rectangle(axes, (left, top), size, **look)
         if name != truth:
-            look = {"color": "white", "backgroundcolor": CLASS, "va": "bottom"}
-            look |= {"ha": "center", "fontsize": 9, "zorder": 5}
-            words = f"{name}?\nno: {truth}"
-            axes.text((left + right) / 2, bottom - 5, words, **look)
+            words = f"framed in red: a {truth}, named {name}"
+            axes.set_title(words, fontsize=11, color=CLASS)
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colors[name], label=name) for name in names]
     look = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncol": 3}
+    look["title"] = "named by the network"
     axes.legend(handles=handles, frameon=False, fontsize=11, **look)
     right = sum(x == y for x, y in zip(given, truths, strict=True))
     listed = ", ".join(f"{given.count(name)} {name}s" for name in names)
@@ -272,15 +317,13 @@ def dip(
         place = num_columns, axes.get_ylim()[0]
         words = f"{num_columns} columns"
         if num_classes > 1:
-            words += f"\n{num_columns // num_classes} of each"
+            words += f"\n{num_columns // num_classes} per class"
         note(axes, words, place, (-6, 4), 10, **look)
     if num_classes > 1:
-        ticks = [x for x in numbers if abs(x - num_columns) > num_columns / 8]
-        words = [f"{x}\n({x // num_classes})" for x in ticks]
-        shy = sum(16 * x < max(numbers) for x in ticks)  # no room for these
-        words[:shy] = [""] * shy
-        axes.set_xticks(ticks, words)
-    words = " (of each class)" if num_classes > 1 else ""
+        room = max(numbers) / 12
+        ticks = [x for x in numbers if min(x, abs(x - num_columns)) > room]
+        axes.set_xticks(ticks, [f"{x}\n({x // num_classes})" for x in ticks])
+    words = " (per class)" if num_classes > 1 else ""
     axes.set(xlabel=f"training photographs{words}", ylabel="accuracy (%)")
     axes.set(ylim=(None, min(101, max(axes.dataLim.ymax + 8, 60))))
     axes.legend(frameon=False, fontsize=11, loc="lower right")

@@ -75,7 +75,8 @@ def losses(
 def rehearsal(losses: Sequence[float], start: float) -> "tuple[Figure, str]":
     """One run's loss, and the three steps at which one looks at it.
 
-    Half of the run is its warm-up, which takes 500 steps in a real one.
+    Half of the run is its warm-up, which takes 500 steps in a real one. The
+    later looks are at the mean of the ten steps that end there.
     """
     figure, axes = chart(WIDTH, 3.3)
     steps = range(1, len(losses) + 1)
@@ -86,11 +87,16 @@ def rehearsal(losses: Sequence[float], start: float) -> "tuple[Figure, str]":
     looks |= {warm: "the warm-up ends"}
     listed = []
     for row, (step, words) in enumerate(looks.items()):
-        point, top = (step, losses[step - 1]), 3.8 - 0.5 * row
-        axes.plot([step, step], [point[1], top], color=CLASS, linewidth=1)
-        axes.scatter(*point, s=36, color=CLASS, zorder=3)
+        begin, top = max(step - 10, 0), 3.8 - 0.5 * row
+        mean = sum(losses[begin:step]) / (step - begin)
+        axes.plot([step, step], [mean, top], color=CLASS, linewidth=1)
+        if row:
+            ends = [begin + 1, step]
+            axes.plot(ends, [mean] * 2, color=CLASS, linewidth=4, zorder=3)
+        else:
+            axes.scatter(step, mean, s=36, color=CLASS, zorder=3)
         note(axes, f"  {words}", (step, top), (0, 0), color=CLASS, va="center")
-        listed.append(f"{words}, at {step}: {point[1]:.2f}")
+        listed.append(f"{words}, at {step}: {mean:.2f}")
     end = len(losses), start
     note(axes, "knowing nothing", end, (0, 5), ha="right")
     axes.set_ylim(0, HIGHEST)
@@ -99,7 +105,8 @@ def rehearsal(losses: Sequence[float], start: float) -> "tuple[Figure, str]":
     axes.tick_params(labelsize=11)
     bare(axes)
     return figure, (
-        f"The loss of {len(losses)} steps, with a dashed line at {start:.2f}. "
+        f"The loss of {len(losses)} steps, with a dashed line at {start:.2f}, "
+        "and the means of the ten steps before each look. "
         f"{'; '.join(listed)}. It ends at {losses[-1]:.2f}."
     )
 
@@ -119,12 +126,14 @@ def epochs(
     for axes, last in ((whole, len(losses)), (first, steps)):
         axes.axhline(start, color=STREAM, linewidth=1, linestyle="--")
         each = range(1, last + 1)
-        axes.scatter(each, losses[:last], s=7, color=PALE)
-        shown = last // width
-        axes.plot(middles[:shown], means[:shown], color=DARK, linewidth=1.8)
+        size, color = (7, PALE) if axes is whole else (14, DARK)
+        axes.scatter(each, losses[:last], s=size, color=color)
         axes.set_ylabel("loss", fontsize=12)
         axes.tick_params(labelsize=11)
         bare(axes)
+    for i in range(0, len(means), 5):  # each epoch has a line of its own
+        own = slice(i, i + 5)
+        whole.plot(middles[own], means[own], color=DARK, linewidth=1.8)
     whole.axvspan(1, steps, color=CLASS, alpha=0.12, linewidth=0)
     whole.set_ylim(0, 1.15 * start)
     whole.set_xticks(range(0, len(losses) + 1, steps))
@@ -179,12 +188,17 @@ def second_look(account: Mapping[str, Sequence[int]]) -> "tuple[Figure, str]":
     axes.plot([0, 0], [0.28, 1.22], color=ATTENTION, linewidth=1)
     above, below = {"va": "bottom"}, {"va": "top"}
     first, second = right[1] / other, unfit[1] / other
-    few = f"no class fits: {unfit[0]}, wrong now: {wrong[0]}"
+    # the slivers at the end of the middle bar: a line from each to its words
+    narrow = part * wrong[0] / agreed
+    slivers = part - narrow / 2, part - narrow - part * unfit[0] / agreed / 2
+    for x, y in zip(slivers, (0.6, 0.97), strict=True):
+        axes.plot([x, x], [y, 1.22], color=DARK, linewidth=1)
     for x, y, words, ha, va in (
         (0, -0.36, "one label: right", "left", above),
         (1, -0.36, "wrong", "right", above),
         (0.01, 1.15, "ReaL: still right", "left", above),
-        (part - 0.01, 1.15, few, "right", above),
+        (slivers[0] - 0.01, 0.74, f"wrong now: {wrong[0]}", "right", above),
+        (slivers[1] - 0.01, 1.11, f"no class fits: {unfit[0]}", "right", above),
         (0.99, 2.65, f"ReaL: the {other}, enlarged", "right", above),
         (first / 2, 3.35, "right\nafter all", "center", below),
         (first + second / 2, 3.35, "no class\nfits", "center", below),
@@ -260,7 +274,9 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
             axes.barh(row, floor["value"], 0.55, color=PALE, alpha=0.6)
             axes.plot([guess] * 2, [row - 0.4, row + 0.4], color=DARK, lw=2)
             means = [each["value"] for each in ends]
-            look = {"arrowstyle": "-|>", "color": DARK, "linewidth": 1.5}
+            # an arrow would be all head where the dots are close
+            style = "-|>" if means[1] - means[0] > 9 else "-"
+            look = {"arrowstyle": style, "color": DARK, "linewidth": 1.5}
             look |= {"shrinkA": 0, "shrinkB": 4}
             tail, head = ((mean, row) for mean in means)
             axes.annotate("", head, tail, arrowprops=look)
@@ -288,7 +304,7 @@ def tasks(metrics: Mapping[str, Any]) -> "tuple[Figure, str]":
     dot = {"marker": "o", "linestyle": "", "markersize": 8}
     axes.legend(
         handles=[
-            Patch(color=PALE, alpha=0.6, label=f"16 {TIMES} 16 pixels"),
+            Patch(color=PALE, alpha=0.6, label=f"linear, 16 {TIMES} 16 pixels"),
             Line2D([], [], color=DARK, lw=2, label="most frequent answer"),
             *(
                 Line2D([], [], color=color, label=name, **dot)

@@ -158,35 +158,33 @@ def ladder(
     return figure, f"Mistakes on held-out digits, percent: {'; '.join(listed)}."
 
 
-def toss(a: int, b: int, names: tuple[str, str]) -> "tuple[Figure, str]":
-    """Images that one of two networks reads alone: the groups a and b, named.
+def toss(a: int, b: int, name: str) -> "tuple[Figure, str]":
+    """The lead b - a of the network `name`, over what coin tosses would give.
 
-    Their border, and where it would be, by coin tosses, up to two errors.
+    Each of the a + b images counts for one of two networks. The bell is the
+    lead by coin tosses, its ground reaches two errors to both sides.
     """
-    figure, axes = chart(WIDTH, 1.5)
-    total, error = a + b, math.sqrt(a + b) / 2  # of a
-    axes.barh([0], [a], color=PALE, height=0.5)
-    axes.barh([0], [b], left=[a], color=DARK, height=0.5)
-    low, high = total / 2 - 2 * error, total / 2 + 2 * error
-    axes.axvspan(low, high, color=POSITIONS, alpha=0.5, linewidth=0)
-    for name, count, place, color in (
-        (names[0], a, 0, "black"),
-        (names[1], b, total, "white"),
-    ):
-        side = "right" if place else "left"
-        look = {"ha": side, "va": "center", "color": color}
-        note(
-            axes, f"{count} {name}", (place, 0), (-6 if place else 6, 0), **look
-        )
-    look = {"ha": "center", "va": "bottom"}
-    note(axes, "coin tosses end here", (total / 2, 0.5), (0, 1), 11, **look)
-    axes.set(xlim=(0, total), ylim=(-0.5, 0.5), yticks=[])
-    axes.set_xlabel("images that only one of them gets right")
+    total, lead = a + b, b - a
+    error = math.sqrt(total)
+    far = min(total, max(4 * error, abs(lead) + error))
+    leads = [n for n in range(-total, total + 1, 2) if abs(n) <= far]
+    chances = [math.comb(total, (total + n) // 2) / 2**total for n in leads]
+    top = max(chances)
+    figure, axes = chart(WIDTH, 2.4)
+    look = {"color": TINTS[POSITIONS], "linewidth": 0}
+    axes.axvspan(-2 * error, 2 * error, **look)
+    axes.fill_between(leads, chances, color=PALE, linewidth=0)
+    axes.plot([lead, lead], [0, 0.8 * top], color=DARK, linewidth=3)
+    label(axes, (0, 1.16 * top), "two errors to each side", DARK, 12)
+    label(axes, (0, 0.3 * top), "coin tosses", DARK, 12)
+    label(axes, (lead, 0.9 * top), f"yours: {lead}", DARK, 13)
+    axes.set(xlim=(-far, far), ylim=(0, 1.3 * top), yticks=[])
+    axes.set_xlabel(f"images by which {name} leads")
     bare(axes, "top", "right", "left")
     return figure, (
-        f"A bar of {total} images: {a} right {names[0]}, {b} right {names[1]}. "
-        f"By coin tosses the border would nearly always be between {low:.0f} "
-        f"and {high:.0f}."
+        f"A bell around 0: the lead by {total} coin tosses, nearly always "
+        f"between {-2 * error:.0f} and {2 * error:.0f}. The measured lead of "
+        f"{name} is {lead}."
     )
 
 

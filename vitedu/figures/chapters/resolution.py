@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PATCH = 16  # pixels
 MUCH = 0.8  # of a patch's answer: as bright as all
-FEW = 224  # with more pixels a side, the patches' edges are drawn thinner
+FEW = 224  # with more pixels a side, the patches' edges are drawn fainter
 # a small hill, whose middles between neighbours are whole numbers again
 HILL = ((0, 4, 0), (4, 8, 4), (0, 4, 0))
 LARGER_HILL = (
@@ -68,6 +68,7 @@ def cuts(
         look = {
             "color": TINTS[PATCHES],
             "linewidth": 0.6 * (FEW / max(FEW, width)) ** 2,
+            "alpha": FEW / max(FEW, width),
         }
         for edge in range(PATCH, width, PATCH):
             axes.axvline(edge - 0.5, **look)
@@ -226,7 +227,7 @@ def stages() -> "tuple[Figure, str]":
     _step(
         axes,
         514,
-        "token, table = pos_embed.split([1, N], dim=1)",
+        "token, table = pos_embed.split(...)",
         'P = rearrange(table, "1 (gh gw) d ...")',
     )
     _grid(axes, (156, 382), 28, HILL)
@@ -296,11 +297,11 @@ def _grid(
 
 def _step(axes: "Axes", y: float, *code: str) -> None:
     """An arrow downwards, its middle at `y`, and its code to the right."""
-    arrow(axes, (30, y + 22), (30, y - 22))
+    arrow(axes, (22, y + 22), (22, y - 22))
     for place, words in enumerate(code):
         height = y + 20 * ((len(code) - 1) / 2 - place)
         look = {"family": "monospace", "ha": "left", "va": "center"}
-        label(axes, (46, height), words, DARK, 10, **look)
+        label(axes, (40, height), words, DARK, 11.5, **look)
 
 
 def where(

@@ -116,8 +116,8 @@ def clipping(lengths: Sequence[float]) -> "tuple[Figure, str]":
             arrow(axes, (0, 0), whole, PALE, 2)
         arrow(axes, (0, 0), kept, CLIP, 3.5)
         words = f"{length:g}" + (" becomes 1" if length > 1 else " stays")
-        look = {"ha": "left", "va": "bottom"}
-        label(axes, whole, f" {words}", DARK, 12, **look)
+        side = "left" if length > 1 else "right"  # away from the circle
+        label(axes, whole, f" {words} ", DARK, 12, ha=side, va="bottom")
     circle = [math.radians(degree) for degree in range(361)]
     points = [(math.cos(x), math.sin(x)) for x in circle]
     line(axes, points, STREAM, 1, dashed=True)
@@ -147,11 +147,11 @@ def run(
     upper.set_ylim(0, 1.1 * max(losses))
     lower.plot(steps, lengths, "o-", color=CLIP, linewidth=1, markersize=4)
     lower.axhline(1, color=STREAM, linewidth=1, linestyle="--")
-    note(lower, "the leash", (1, 1), (0, -14))
+    note(lower, "longest push", (1, 1), (0, -14))
     lower.set_yscale("log")
     lower.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
     lower.minorticks_off()
-    lower.set_ylabel("length of $g$\n(logarithmic)", fontsize=12)
+    lower.set_ylabel("gradient's length\n(logarithmic)", fontsize=12)
     lower.set_xlabel("step", fontsize=12)
     for axes in (upper, lower):
         axes.tick_params(labelsize=11)
@@ -177,15 +177,16 @@ def crops(
     whether it was mirrored.
     """
     columns = 1 + max(len(boxes) for _, boxes, *_ in cuts.values())
-    height = len(cuts) * (WIDTH / columns + 0.05) + 0.25
+    height = len(cuts) * (WIDTH / columns + 0.3)
     figure, grid = chart(WIDTH, height, len(cuts), columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
     sizes = []
-    for row, (picture, boxes, views, mirrored) in zip(
-        grid, cuts.values(), strict=True
+    for row, (name, (picture, boxes, views, mirrored)) in zip(
+        grid, cuts.items(), strict=True
     ):
         draw_picture(row[0], picture)
+        row[0].set_title(name, fontsize=11)
         high, wide = picture.shape[1:]
         for (left, top, width, tall), color in zip(boxes, FRAMES, strict=False):
             corner = left * wide - 0.5, top * high - 0.5
@@ -206,7 +207,6 @@ def crops(
             for shade, thick in (("black", 5), (color, 3)):
                 look = {"fill": False, "ec": shade, "lw": thick}
                 rectangle(axes, (-0.5, -0.5), (side, side), **look)
-    grid[0, 0].set_title("boxes", fontsize=11)
     for number, axes in enumerate(grid[0, 1:], start=1):
         axes.set_title(f"epoch {number}", fontsize=11)
     return figure, (
@@ -230,15 +230,15 @@ def compared(ways: Mapping[str, Sequence[float]]) -> "tuple[Figure, str]":
         mean = sum(values) / len(values)
         place = max(values) + 0.6, row
         look = {"ha": "left", "va": "center", "weight": "bold"}
-        label(axes, place, f"{mean:.1f}", color, 11, **look)
+        label(axes, place, f"{mean:.1f}", color, 13, **look)
         axes.axhline(row, color="0.85", linewidth=0.8, zorder=0)
         listed.append(f"{name} {mean:.1f}")
-    axes.set_yticks(range(len(ways)), list(ways), fontsize=11)
+    axes.set_yticks(range(len(ways)), list(ways), fontsize=13)
     axes.set_ylim(len(ways) - 0.5, -0.5)
     most = max(map(max, ways.values()))
     axes.set_xlim(min(map(min, ways.values())) - 1, most + 3)
-    axes.set_xlabel("% right of 431 test photographs", fontsize=11)
-    axes.tick_params(axis="x", labelsize=11)
+    axes.set_xlabel("% right of 431 test photographs", fontsize=13)
+    axes.tick_params(axis="x", labelsize=13)
     axes.tick_params(axis="y", length=0)
     bare(axes, "top", "right", "left")
     return figure, (

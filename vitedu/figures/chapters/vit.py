@@ -174,11 +174,11 @@ def _station(
     words, color, symbols, code = station
     look = {"facecolor": TINTS[color], "edgecolor": color, "linewidth": 1.8}
     rounded(axes, middle, size, **look)
-    left, right = x - size[0] / 2 + 12, x + size[0] / 2 - 12
+    left, right = x - size[0] / 2 + 9, x + size[0] / 2 - 9
     look = {"va": "center_baseline", "zorder": 4}
     start = {"ha": "left", **look}
     label(axes, (left, y + 14), words, color, 13, weight="bold", **start)
-    label(axes, (right, y + 14), symbols, "black", ha="right", **look)
+    label(axes, (right, y + 14), symbols, "black", 13, ha="right", **look)
     label(axes, (left, y - 14), code, DARK, family="monospace", **start)
 
 
@@ -248,9 +248,9 @@ def neighbours(rows: Tensor, tokens: Sequence[int]) -> "tuple[Figure, str]":
     alt = (
         f"Maps of {side} by {side} places for the tokens "
         f"{', '.join(map(str, tokens))}: bright places, whose learned "
-        "positions are like that of the token, are those around it and those "
-        "in its own row and column; further away dark bands and paler ones "
-        "take turns."
+        "positions are like that of the token, are those around it, those in "
+        "its own row and, in places only faintly, in its own column; further "
+        "away dark bands and paler ones take turns."
     )
     return figure, alt
 

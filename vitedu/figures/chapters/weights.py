@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from matplotlib.patches import Patch
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SQUARE = "\N{BLACK SQUARE}"
 SIDE, GAP, ROW = 27, 7, 122  # of a matrix of 192x192, between two, of a row
 # what a mistake is about, by the end of its name in `imagenet-sample`
 PARTS = {
@@ -72,7 +72,9 @@ def answers(
 
     An answer is a name and a percentage; what has another name is red.
     """
-    figure, panels = chart(WIDTH, 2.3, 1, len(pictures), squeeze=False)
+    # a single picture isn't lost in the middle of a wide page
+    size = (WIDTH, 2.3) if len(pictures) > 1 else (WIDTH / 2, 2.8)
+    figure, panels = chart(*size, 1, len(pictures), squeeze=False)
     told = []
     for axes, (name, picture) in zip(panels[0], pictures.items(), strict=True):
         draw_picture(axes, picture)
@@ -172,7 +174,7 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
     row; below, where none is lost, the smaller changes.
     """
     rows = sorted(rows, key=lambda row: (min(row.right, right), -row.change))
-    height = 0.33 * len(rows) + 0.9
+    height = 0.33 * len(rows) + 1.3
     figure, (left, far) = chart(
         WIDTH, height, 1, 2, sharey=True, width_ratios=(1.25, 1)
     )
@@ -196,7 +198,7 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
     left.set(xlim=(0, total), ylim=(len(rows) - 0.4, -0.6))
     left.set_xticks([0, right], ["0", f"{right}\nno mistake"])
     left.set_xlabel(f"right of {total:,}", fontsize=11)
-    _legend(left, colors)
+    _legend(figure, colors)
     far.scatter([row.change for row in rows], places, c=colors, s=42, zorder=3)
     far.set(xscale="log")
     low, high = min(row.change for row in rows), max(r.change for r in rows)
@@ -220,7 +222,9 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
     far.set_xlim(low / 3, high * 3)
     far.minorticks_off()
     far.grid(axis="x", alpha=0.3)
-    far.set_xlabel(f"largest change of a\nlogit, of all {total:,}", fontsize=11)
+    far.set_xlabel(
+        f"largest change\nof a logit, over\n{total:,} photographs", fontsize=11
+    )
     far.tick_params(left=False)
     for axes in (left, far):
         bare(axes)
@@ -234,13 +238,21 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
     return figure, f"{alt}."
 
 
-def _legend(axes: "Axes", colors: Sequence[str]) -> None:
-    """The parts of these colours, where the short bars leave room."""
+def _legend(figure: "Figure", colors: Sequence[str]) -> None:
+    """The parts of these colours, in a line above the plots."""
     names = {c: name for c, name in PART_NAMES.items() if c in colors}
-    for line_number, (color, name) in enumerate(names.items()):
-        look = {"xycoords": "axes fraction", "va": "top", "weight": "bold"}
-        offset, name = (0, -2 - 13 * line_number), f"{name} {SQUARE}"
-        note(axes, name, (0.79, 1), offset, 10, ha="right", color=color, **look)
+    figure.legend(
+        [Patch(color=color) for color in names],
+        [*names.values()],
+        loc="outside upper center",
+        ncols=len(names),
+        labelcolor=[*names],
+        prop={"size": 10, "weight": "bold"},
+        handlelength=0.8,
+        handletextpad=0.4,
+        columnspacing=1.2,
+        frameon=False,
+    )
 
 
 def rounded(change: float) -> str:

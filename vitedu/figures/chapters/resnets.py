@@ -1,4 +1,4 @@
-"""Chapter 14: what a convolution knows, ResNets, hybrids, maps of places."""
+"""Chapter 14: what a convolution knows, ResNets, hybrids, charts of places."""
 
 import math
 import statistics
@@ -267,12 +267,13 @@ def sheets(
 ) -> "tuple[Figure, str]":
     """Where networks read a digit, in percent, by its row and column.
 
-    Maps have `apart` pixels from one place to the next. All of them with a
+    Charts have `apart` pixels from one place to the next. All of them with a
     digit on its sheet (h, w) as `sample`, else those `framed`, learned in a
     corner, which has a frame. Numbers tell the shares at rows and columns 2
-    and 14.
+    and 14, whose squares are outlined if they're large enough.
     """
     from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import PolyCollection
     from matplotlib.colors import Normalize
 
     number = len(read) + (sample is not None)
@@ -296,9 +297,16 @@ def sheets(
             rectangle(axes, (-0.48, -0.48), size, **look)
         near, far = (place // apart for place in (2, 14))
         for end in (near, far):
-            low = end if apart > 1 else min(end, len(shares) - 1.6)  # inside
-            share, at = shares[end, end], (end + 0.42, low)
-            label(axes, at, f"{share:.0f}", _ink(share), 9, ha="right")
+            share, at, side = shares[end, end], (end, end), "center"
+            if apart > 1:
+                low, high = end - 0.44, end + 0.44
+                square = [(low, low), (high, low), (high, high), (low, high)]
+                look = {"facecolor": "none", "edgecolor": _ink(share)}
+                outline = PolyCollection([square], linewidth=0.7, **look)
+                axes.add_collection(outline)
+            else:  # a number is wider than its square
+                at, side = (end + 0.42, min(end, len(shares) - 1.6)), "right"
+            label(axes, at, f"{share:.0f}", _ink(share), 9, ha=side)
         axes.set_title(name, fontsize=10.5, weight="bold")
         ticks = [i for i in range(len(shares)) if apart * i % 4 == 0 or i == 0]
         shown = [str(apart * i) for i in ticks]
@@ -322,10 +330,10 @@ def sheets(
         shrink=0.8,
     )
     bar.set_label("digits read (%)", fontsize=11)
-    alt = "How many digits are read, in maps by where they are put. "
+    alt = "How many digits are read, in charts by where they are put. "
     return figure, f"{alt}{'; '.join(told)}."
 
 
 def _ink(share: Tensor) -> str:
-    """What can be read on the map's colour."""
+    """What can be read on the chart's colour."""
     return "black" if share > 50 else "white"

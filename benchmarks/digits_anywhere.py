@@ -187,8 +187,8 @@ def trained(
     }
 
 
-def cornered(network: str, lr: float, seed: int) -> dict[str, Any]:
-    """The map of a kind of digits kept to the corner, and the others' map."""
+def read_after_corner(network: str, lr: float, seed: int) -> dict[str, Any]:
+    """Maps (15, 15) of the kind that was kept to the corner, and of others."""
     torch.manual_seed(seed)
     model = NETWORKS[network]().to(DEVICE)
     kind = CORNERED[seed]
@@ -205,11 +205,11 @@ def cornered(network: str, lr: float, seed: int) -> dict[str, Any]:
     return {name: found.tolist() for name, found in maps.items()}
 
 
-def elsewhere(maps: list[list[float]]) -> float:
-    """The mean of the places outside of the corner."""
+def elsewhere(shares: list[list[float]]) -> float:
+    """The mean of a map (15, 15) outside of the corner."""
     outside = torch.ones(PLACES, PLACES, dtype=torch.bool)
     outside[:CORNER, :CORNER] = False
-    return torch.tensor(maps)[outside].mean().item()
+    return torch.tensor(shares)[outside].mean().item()
 
 
 def record_corner() -> bool:
@@ -220,8 +220,8 @@ def record_corner() -> bool:
         lr = known[f"{network}-{max(SIZES)}"]["lr"]
         runs = [
             kept_with_time(
-                RUNS / f"corner-{network}-{seed}.json",
-                partial(cornered, network, lr, seed),
+                RUNS / f"corner/{network}-{seed}.json",
+                partial(read_after_corner, network, lr, seed),
                 DEVICE,
             )
             for seed in SEEDS
@@ -258,6 +258,7 @@ def record_corner() -> bool:
             "digits-one-in-the-corner",
             "python benchmarks/digits_anywhere.py --corner",
             metrics,
+            parts,
             parts,
             f"digits of one kind, {CORNERED} in the three runs, are put only "
             f"at {CORNER} x {CORNER} places; rates as in digits-anywhere",
@@ -345,19 +346,15 @@ def metric(
 
 def record(metrics: dict[str, Any], parts: list[dict[str, Any]]) -> None:
     """Write the rows that are there, and the time of all that is kept."""
-    everything = [
-        read(path)
-        for path in RUNS.glob("*.json")
-        if not path.stem.startswith("corner")
-    ]
+    everything = [read(path) for path in RUNS.glob("*.json")]
     write(
         TARGET.stem,
         "python benchmarks/digits_anywhere.py",
         metrics,
         parts,
+        everything,
         "maps are means of the seeds; rows without seeds are the best of the "
         "rates, seed 0, on digits held out",
-        seconds=sum(each["seconds"] for each in everything),
     )
 
 
@@ -366,12 +363,11 @@ def write(
     command: str,
     metrics: dict[str, Any],
     parts: list[dict[str, Any]],
+    everything: list[dict[str, Any]],
     notes: str,
-    seconds: float | None = None,
 ) -> None:
-    """A result, by the machine that measured its parts."""
-    if seconds is None:
-        seconds = sum(each["seconds"] for each in parts)
+    """A result, by the machine of its parts; it took the time of everything."""
+    seconds = sum(each["seconds"] for each in everything)
     result = {
         **result_fields(name, command, seconds),
         **{x: parts[0][x] for x in ("hardware", "versions", "commit")},

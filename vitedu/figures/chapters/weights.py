@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from matplotlib.patches import Patch
 from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, bare, chart, note
@@ -240,6 +239,8 @@ def costs(rows: Sequence[Cost], total: int, right: int) -> "tuple[Figure, str]":
 
 def _legend(figure: "Figure", colors: Sequence[str]) -> None:
     """The parts of these colours, in a line above the plots."""
+    from matplotlib.patches import Patch
+
     names = {c: name for c, name in PART_NAMES.items() if c in colors}
     figure.legend(
         [Patch(color=color) for color in names],

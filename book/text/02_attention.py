@@ -851,11 +851,24 @@ print("our layer, alone as in the batch: True")
 # %% [markdown]
 # ### The price
 #
-# The pairs of tokens, which grow with $t^2$, are what attention is notorious for. But in ViT-B,
-# at 197 tokens, they're cheap. The four matrices take $4tD^2$ multiplications, and scores and
-# mixing take $2t^2D$ in all, however many heads there are. So the pairs catch up only at
-# $t = 2D$. ([Chapter 1](01_images.ipynb#What-sixteen-costs) counts the MLP as well, which
-# puts it off to $6D$.)
+# The pairs of tokens are what attention is notorious for, because there are $t^2$ of them. Scores
+# and mixing take $2t^2D$ multiplications in all, however many heads there are, and the four
+# matrices take $4tD^2$. Here are both for one layer of ViT-B, in millions, at 224, 384 and 512
+# pixels:
+
+# %%
+D = 768
+print("pixels  tokens  matrices     pairs")
+for side in (224, 384, 512):
+    t = (side // 16) ** 2 + 1  # one more token: chapter 4
+    matrices, pairs = 4 * t * D**2 / 1e6, 2 * t**2 * D / 1e6
+    print(f"{side:6}{t:8}{matrices:10.1f}{pairs:10.1f}")
+
+# %% [markdown]
+# At 224 pixels the pairs are cheap. At 384 they cost 8.6 times as much, and the matrices only 2.9
+# times. But the pairs catch up only at $t = 2D$, and that's 1,536 tokens.
+# ([Chapter 1](01_images.ipynb#What-sixteen-costs) counts the MLP as well, which puts it off to
+# $6D$.)
 #
 # In memory, our `attention` keeps its map, $t^2$ numbers per head. PyTorch's
 # `F.scaled_dot_product_attention`, which the package's own networks use, never holds the whole

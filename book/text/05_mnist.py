@@ -149,8 +149,8 @@ figures.show(*mnist.training_loop())
 # %% [markdown]
 # The loss $\ell = -\ln p_y$ of an image is small when the network gives its true label $y$ a
 # probability $p_y$ close to one. The gradient $g$ says for every weight $w$ how fast the loss
-# would rise if that weight grew, so the step moves each weight the other way. Finally, `detach`
-# keeps the loss as a plain number.
+# would rise if that weight grew, so the step moves each weight the other way. `detach` keeps
+# the loss as a plain number.
 
 
 # %% tags=["teaches"]
@@ -202,8 +202,8 @@ print("every weight of the head moved by the learning rate")
 
 # %% [markdown]
 # Every weight of the head moved by the learning rate, whether its gradient was large or tiny,
-# because $g / \sqrt{g^2}$ is plus or minus one. Adam's first step keeps the direction of the
-# gradient and throws its size away.
+# because $g / \sqrt{g^2}$ is plus or minus one. Adam's first step keeps the sign of each gradient
+# and throws its size away.
 #
 # With Adam, then, the learning rate is a *length*: roughly the most that a weight moves in a
 # step. How far did the weights get in our epoch?
@@ -213,13 +213,13 @@ weights = nn.utils.parameters_to_vector  # all 7,850 in one row
 start = weights(tiny().parameters())
 print(f"at the start   mean size of a weight {start.abs().mean():.2f}")
 for lr, each in {0.001: slow, 0.01: fast}.items():
-    way = (weights(each.parameters()) - start).abs()
-    print(f"rate {lr:<10} mean distance moved  {way.mean():.2f}")
+    moved = (weights(each.parameters()) - start).abs()
+    print(f"rate {lr:<10} mean distance moved  {moved.mean():.2f}")
 
 # %% [markdown]
-# In 782 steps, a weight could have gone $782 \cdot 0.001 \approx 0.8$, but many steps cancel
-# each other. At the default rate, the weights have moved by only a third of their own size, so
-# the first run was probably still on its way.
+# The epoch had 782 steps, so a weight could have gone $782 \cdot 0.001 \approx 0.8$, but many
+# steps cancel each other. At the default rate, the weights have moved by only a third of their own
+# size, so the first run was probably still on its way.
 #
 # Or is there a bug? There's a two-second test: give a fresh network the *same* 64 digits again
 # and again. It should soon know them by heart.
@@ -367,12 +367,12 @@ def climb(seed, lr, loop=train, scale=as_is, shift=as_is):
 
 
 by_rate = {lr: climb(0, lr) for lr in (0.001, 0.003, 0.01, 0.03, 0.1)}
-figures.show(*mnist.rates(by_rate))
+figures.show(*mnist.rates(by_rate, linear=8))
 
 # %% [markdown]
 # PyTorch's default makes more than twice the mistakes of the best rate. At the bottom, the curve
 # is so flat that one run each can't tell neighbours apart. We take 0.01 rather than 0.03, because
-# on the right there's a cliff. With 5.5% mistakes against 8, your ViT is past the linear layer.
+# on the right there's a cliff. With 5.5% mistakes, your ViT is past the linear layer (dashed).
 #
 # And what does the warm-up do? Here's 0.03 with and without it, for three seeds each (`SEEDS`). A
 # *seed* decides the first weights and the order of the images:
@@ -447,9 +447,6 @@ figures.show(*mnist.ladder(rungs, found))
 # the *standard error*: the standard deviation of the runs, divided by the square root of their
 # number. It's the whisker, and the number after the ±.
 #
-# A falling rate [doesn't always help](#When-falling-hurts). At 0.001, it makes more mistakes than
-# a constant rate, probably because it falls too early.
-#
 # Is a rung better than the rung above it? The difference of their means is the gain. For the error
 # of the gain, square both errors, add, and take the root.
 #
@@ -469,8 +466,11 @@ figures.show(*mnist.ladder(rungs, found))
 # %% tags=["nbval-ignore-output", "hide-input"]
 def ratios(found):
     """Each rung's gain over the rung above, in its own errors."""
+    changes = {"0.01, constant": "0.001 → 0.01"}
     return {
-        name: (before - after) / math.hypot(error, other)
+        changes.get(name, name.removeprefix("+ ")): (
+            (before - after) / math.hypot(error, other)
+        )
         for (_, (before, error)), (name, (after, other)) in pairwise(
             found.items()
         )
@@ -491,12 +491,13 @@ figures.show(
 # It's a hint: the gain of 0.9 is about two and a half times its error, $\sqrt{0.3^2 + 0.2^2}
 # \approx 0.36$.
 #
-# In the picture, each row is a gain over the rung above. The hollow circles are our three seeds.
-# The full ones are a record of [twenty seeds](#Twenty-seeds), where the pixels are a result.
+# In the picture, each row is the gain from one change. The hollow circles are our three seeds,
+# the full ones a record of [twenty seeds](#Twenty-seeds), where the pixels are a result.
 #
-# That record has a surprise, too: at our rate of 0.01, the gain from the warm-up is only about
-# [one of its errors](#Solutions), so it's no result. We keep the warm-up, because it costs
-# nothing.
+# That record has a surprise: at our rate of 0.01, the gain from the warm-up is only about [one of
+# its errors](#Solutions), so it's no result. We keep the warm-up, because it costs nothing. A
+# falling rate [doesn't always help](#When-falling-hurts), either: at 0.001, it makes more mistakes
+# than a constant rate, probably because it falls too early.
 #
 # ## Fifteen epochs
 #
@@ -571,8 +572,8 @@ figures.show(*mnist.toss(a, b, "the shifted network"))
 # lead $b - a$ or takes 1 away. After $n$ tosses you're typically about $\sqrt{n}$ away from 0, so
 # the lead has a standard error of $\sqrt{a + b}$, here 15.
 #
-# Your lead of 35 is just over two errors: a hint, and only for this pair of runs. Keeping the
-# shifts is a bet, but now you know how good a bet.
+# Your lead of 35 is between two and three errors: a hint, and only for this pair of runs. Keeping
+# the shifts is a bet, but you know how good a bet.
 #
 # ## The duel
 #
@@ -672,8 +673,8 @@ figures.show(*mnist.duel(misread, notes))
 # per image.
 #
 # The second bar is your network trained [the tutorial's way](#Three-records): twice your
-# mistakes, from ten thousand more images. How you train matters, then, and so, probably, does
-# what you build in. When can a network learn it instead? Much of this book is about that.
+# mistakes, from ten thousand more images. So it matters how you train, and probably what you
+# build in. When can a network learn that from examples instead? Much of this book is about that.
 #
 # ## The ten it got most wrong
 #
@@ -833,8 +834,8 @@ print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
 # %% [markdown]
 # ### When falling hurts
 #
-# On the ladder, a constant rate of 0.001 does better than 0.001 did among our five runs, where the
-# rate rose and fell. That was a single run, though. Here are three of each, over two epochs:
+# On the ladder, 0.001 stays constant, and it does better than among our five runs, where it rose
+# and fell. But only one of those five had this rate, so here are three of each, over two epochs:
 
 # %% tags=["nbval-ignore-output"]
 fallen = [climb(seed, 0.001) for seed in SEEDS]

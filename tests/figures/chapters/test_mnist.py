@@ -26,9 +26,9 @@ def test_a_schedule_is_drawn_as_given_and_rates_with_their_mistakes():
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0, 2, 1, 0]
     assert "up to 2 at step 1" in alt
     assert words(figure.axes[0]) == [" warm-up", " decay"]
-    figure, alt = mnist.rates({0.001: 10.0, 0.01: 5.0})
-    assert words(figure.axes[0]) == ["10.0%", "5.0%"]
-    assert "10.0% at 0.001, 5.0% at 0.01" in alt
+    figure, alt = mnist.rates({0.001: 10.0, 0.01: 5.0}, linear=8)
+    assert words(figure.axes[0]) == ["10.0%", "5.0%", "linear layer: 8%"]
+    assert "10.0% at 0.001, 5.0% at 0.01. A dashed line" in alt
 
 
 def test_a_ladder_draws_every_seed_and_its_mean():

@@ -107,29 +107,45 @@ def schedule(values: Sequence[float]) -> "tuple[Figure, str]":
     return figure, alt
 
 
-def rates(mistakes: Mapping[float, float]) -> "tuple[Figure, str]":
-    """Mistakes in percent over the highest learning rate, both logarithmic."""
+def rates(
+    mistakes: Mapping[float, float], *, linear: float
+) -> "tuple[Figure, str]":
+    """Mistakes in percent over the highest learning rate, both logarithmic.
+
+    A dashed line shows the mistakes of the linear layer.
+    """
     figure, axes = chart(WIDTH, 2.9)
     percents = list(mistakes.values())
     axes.loglog(list(mistakes), percents, "o-", color=DARK, linewidth=2)
+    axes.axhline(linear, color=STREAM, linestyle="--", linewidth=1.5)
     low, high = min(percents), max(percents)
-    after = [*percents[1:], 0.0]
-    for (rate, percent), following in zip(mistakes.items(), after, strict=True):
-        lowest, rising = percent == low, following > percent
-        offset = (0 if lowest else 4, -19 if rising else 7)
-        align = "center" if lowest or percent == high else "left"
+    for rate, percent in mistakes.items():
+        if percent == low:
+            offset, align = (0, -19), "center"
+        elif rate in (min(mistakes), max(mistakes)):
+            offset, align = (0, 8), "center"
+        else:  # the curve comes down from the left, or goes up to the right
+            falls = rate < min(mistakes, key=mistakes.__getitem__)
+            offset = (-4 if falls else 4, -19)
+            align = "right" if falls else "left"
         note(axes, f"{percent:.1f}%", (rate, percent), offset, 12, ha=align)
+    middle = (list(mistakes)[len(mistakes) // 2], linear)
+    words = f"linear layer: {linear:g}%"
+    note(axes, words, middle, (0, 6), 12, ha="center")
     ticks = [t for t in (2, 5, 10, 20, 50, 100) if low / 2 < t < 2 * high]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_xticks(list(mistakes), [f"{rate:g}" for rate in mistakes])
     axes.minorticks_off()
     axes.set(xlim=(0.6 * min(mistakes), max(mistakes) / 0.6))
-    axes.set(ylim=(0.6 * low, 1.5 * high))
+    axes.set(ylim=(0.6 * min(low, linear), 1.5 * high))
     axes.set(xlabel="highest learning rate (both axes logarithmic)")
     axes.set(ylabel="mistakes (%)")
     bare(axes)
     points = ", ".join(f"{m:.1f}% at {rate:g}" for rate, m in mistakes.items())
-    return figure, f"Mistakes on held-out digits by learning rate: {points}."
+    return figure, (
+        f"Mistakes on held-out digits by learning rate: {points}. A dashed "
+        f"line shows the linear layer's {linear:g}%."
+    )
 
 
 def ladder(
@@ -201,7 +217,7 @@ def duel(
         note(axes, str(count), (count, row), (6, 0), 13, va="center")
     for name, words in (notes or {}).items():
         place = (mistakes[name], [*mistakes].index(name))
-        note(axes, words, place, (38, 0), 11, va="center", color=STREAM)
+        note(axes, words, place, (38, 0), 12, va="center")
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=13)
     axes.set(
@@ -243,7 +259,7 @@ def ruler(
         )
     axes.set_yticks(range(len(changes)), changes, fontsize=12)
     axes.set(ylim=(len(changes) - 0.5, -1.1), xlim=(low, high))
-    axes.set(xlabel="gain, divided by its error")
+    axes.set(xlabel="gain, divided by its error", ylabel="gain from")
     axes.legend(loc="lower right", fontsize=12)
     bare(axes, "top", "right", "left")
     listed = [
@@ -321,23 +337,22 @@ def confusion(
     from matplotlib import colormaps
 
     counts = counts.clone().fill_diagonal_(0)
-    figure, axes = chart(WIDTH, 4.4)
+    figure, axes = chart(WIDTH, 5)
     most = int(counts.max())
     # nan is drawn as white
     without_diagonal = counts.double().fill_diagonal_(math.nan)
     colors = colormaps[MAP].with_extremes(bad="white")
-    shown = axes.imshow(
+    axes.imshow(
         without_diagonal.numpy(force=True), cmap=colors, vmin=0, vmax=most
     )
     for true, answered in counts.nonzero().tolist():
         count = int(counts[true, answered])
         color = "black" if count > most / 2 else "white"
-        label(axes, (answered, true), str(count), color, 10)
+        label(axes, (answered, true), str(count), color, 13)
     places = range(len(class_names))
     axes.set_xticks(places, class_names)
     axes.set_yticks(places, class_names)
     axes.set(xlabel="read", ylabel="written")
-    figure.colorbar(shown, ax=axes, label="images")
     tied = [
         f"a {class_names[true]} read as a {class_names[answered]}"
         for true, answered in (counts == most).nonzero().tolist()
@@ -368,7 +383,7 @@ def two_maps(
                 color = "black" if value > middle else "white"
                 # + 0.0, so that no "-0.0" is printed
                 words = f"{round(value, places) + 0.0:.{places}f}"
-                label(axes, (x, y), words, color, 10)
+                label(axes, (x, y), words, color, 12)
         axes.set(xticks=[], yticks=[])
         axes.set_title(name, fontsize=11)
         y, x = divmod(int(values.argmax()), values.shape[1])

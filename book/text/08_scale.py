@@ -65,22 +65,26 @@ torch.use_deterministic_algorithms(device.type == "cuda")  # equal bytes
 HALF = STEPS // 2
 temporary = tempfile.TemporaryDirectory()  # it goes when the kernel goes
 folder = Path(temporary.name)
+
+# %% tags=["hide-input"]
+accident = [drawings.Life(0, HALF, True), drawings.Life(HALF, STEPS, False)]
+figures.show(*drawings.lives(accident, STEPS))
+
+# %% [markdown]
+# The drawing shows what you hope for: the second start goes on where the first one was killed. What
+# if it gets nothing but the weights? Let's rehearse it with a small ViT and these digits:
+
+# %% tags=["hide-input"]
 data = load_dataset("digits")
 x, y = data.train.images / 127.5 - 1, data.train.labels
 x_test = data.test.images.to(device) / 127.5 - 1
 y_test = data.test.labels.to(device)
 print(f"{len(x):,} digits of MNIST to learn from, {len(x_test)} to test")
 
-# %% tags=["hide-input"]
-accident = [drawings.Life(0, HALF, True), drawings.Life(HALF, STEPS, False)]
-figures.show(*drawings.lives(accident, STEPS))
-
 
 # %% [markdown]
-# The drawing shows what you hope for: the second start goes on where the first one was killed. What
-# if it gets nothing but the weights? Let's rehearse it with a small ViT and those 2,500 digits. It
-# learns to read them in 120 steps (`STEPS`), once in one go and once with an accident halfway
-# (`HALF`).
+# The ViT learns to read them in 120 steps (`STEPS`), once in one go and once with an accident
+# halfway (`HALF`).
 #
 # The learning rate warms up and falls as in [chapter 5](05_mnist.ipynb), and we keep a running
 # average of the weights, because it's less noisy. To compare two runs, we hash this average and
@@ -154,7 +158,7 @@ print("checked: more than nine weights in ten differ")
 # %% [markdown]
 # Same seed, same data, same number of steps, and yet you got a different network. No error warned
 # you, and the accuracy doesn't either: after a real accident you'd see the second line alone, and
-# 72% looks fine. If you compare two recipes that way, you may be comparing two accidents.
+# 72% looks fine. Compare two recipes after such accidents, and you may be comparing the accidents.
 #
 # **How do you train what doesn't fit into memory, on machines that don't last, and still get the
 # same weights?**
@@ -198,8 +202,8 @@ def put_back(run, saved):
 #
 # How far from the undisturbed run does each of them end? A fingerprint can't say, so we measure the
 # distance between the averages. From the untrained weights to the end of the undisturbed run it's
-# 100%, which the picture calls "its way". The numbers are means of three seeds, the grey dots; the
-# run at the top is one of the three.
+# 100%, which the picture calls "its own distance". The numbers are means of three seeds, the grey
+# dots.
 #
 # **After the weights, what's the worst thing to forget?**
 #
@@ -263,8 +267,8 @@ print("checked: with nothing left out it's exactly 0, on every seed")
 # the run even reads *more* digits, perhaps because its learning rate stayed high.
 #
 # The state of the random numbers doesn't have to be saved if you compute the order of each epoch
-# from the run's seed and the number of the epoch. [The price](#A-computed-order-and-its-price) is
-# small.
+# from the run's seed and the number of the epoch. That [costs
+# little](#A-computed-order-and-its-price).
 
 
 # %%
@@ -329,9 +333,9 @@ def accumulated_step(model, optimizer, images, labels, size):
 # %% [markdown]
 # Your pencil should say 4 for $g$, and 5 for the mean of means.
 #
-# Does the code find the same gradient as one whole batch? We compare the two (`relative`) in copies
-# (`twin`) of the network that was trained in one go, on a hundred images: three slices of 32 and
-# one of 4.
+# Does the code find the same gradient as one whole batch? We try a hundred images, in three slices
+# of 32 and one of 4. `twin` copies the network trained in one go, and `relative` compares two
+# gradients.
 
 
 # %% tags=["hide-input"]
@@ -472,8 +476,8 @@ print("checked: the gradient is the same, to the last bit")
 # By this count it's a third: three parts of work become four. Here it's only a quarter, because
 # PyTorch [skips a part of the second run](#A-quarter-instead-of-a-third).
 #
-# And the memory? Of what the layers kept, you now need about a sixth, even while a block runs
-# again. The gradient is the same to the last bit.
+# And the memory? Even while a block runs again, the step keeps about a sixth of what it kept before.
+# The gradient is the same to the last bit.
 #
 # The 5.2 GB of a ViT-B/16 shrink less, because the weights, their gradients and Adam's means stay:
 
@@ -486,8 +490,8 @@ print(f"{need.total / 1e9:.1f} GB")
 #
 # Slices don't have to wait for each other. Give each of several *processes* (running programs, on
 # one machine or many) a copy of the network and a slice of the batch. They compute [at the same
-# time](#What-sharing-brings). Then they add up their gradients so that every process has the sum,
-# which is called an *all-reduce*. All take the same step, so the copies stay equal.
+# time](#What-sharing-brings). Then they add up their gradients, and every process gets the sum:
+# that's an *all-reduce*. All take the same step, so the copies stay equal.
 #
 # Take four processes, each with a gradient of a million numbers. If each sends it to the three
 # others, that's three million numbers per process. Can it be fewer?
@@ -689,16 +693,15 @@ for name, ends in found.items():
 #
 # The sum hardly matters, because with Adam twice the gradient is nearly the same step.
 #
-# With the same images, half of each batch is never seen. Ten steps end about as far off as ten
-# steps on entirely [different images](#Half-a-batch) (116%).
+# With the same images, half of each batch is never seen, and ten steps end about as far off as on
+# entirely [different images](#Half-a-batch) (116%).
 #
-# And is it faster? For a larger ViT, two processes got through [a third more
-# images](#What-sharing-brings) a second than one.
+# And is it faster? With a larger ViT, yes, but [far from twice as fast](#What-sharing-brings).
 #
 # ## Killed while saving
 #
-# One accident is left: the one that happens *while* you save your checkpoint. Let's say half of the
-# file has reached the disk.
+# One accident is left: the one that happens *while* you save. Let's say half of the file has reached
+# the disk.
 
 # %% tags=["failure"]
 torn = folder / "torn.pt"
@@ -791,16 +794,16 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
 # Each new start goes back to the last whole checkpoint, and has to do the light red steps again.
-# (Our start 3 began past its moment, so it's only a cross.)
+# A start that begins at its moment or past it is hardly more than a cross.
 #
-# Look at our starts 4, 5 and 6. They were killed when a save was due, yet the next start begins one
-# grey line earlier. So the new file didn't have its name yet, but the old one was still whole.
+# If a cross is on a grey line and the next start begins one grey line earlier, the kill came before
+# the save was done: the new file didn't have its name yet, but the old one was still whole.
 #
-# In a [harder test](#Beyond-a-rename) of our package, 12 of 20 kills came in the middle of a write,
-# and the weights were still equal.
+# Hitting a save takes luck. In a [harder test](#Beyond-a-rename) of our package, 12 of 20 kills
+# came in the middle of a write, and the weights were still equal.
 #
 # Has the fingerprint survived? The first two lines are the pair from the top. The last two are
-# `program`, which has its own order of images: once left in peace, and once killed.
+# `program`, with its own order of images: once left in peace, and once killed.
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -832,7 +835,7 @@ print("checked: Adam's means are the same bytes as well")
 #
 # Don't just believe us. Put the meanest moments you can think of into the list, and run the
 # notebook again. On [one processor with one thread](#When-bytes-differ), we bet that the last two
-# lines will still be the same.
+# lines will still agree.
 #
 # ## What to take with you
 #

@@ -119,8 +119,8 @@ for dtype in (torch.float32, torch.float16):
 # calculated that has no answer. So why would you train with such numbers?
 #
 # **What keeps the computer busy, what do shorter numbers lose, and how do you train with them all the
-# same?** By the end you'll know what killed that run, and
-# you'll have seen six lines make a ViT train on nine times as many images a second.
+# same?** By the end you'll know what killed that run, and you'll have seen six lines make a ViT train
+# on nine times as many images a second.
 #
 # ## What is the computer doing all that time?
 #
@@ -178,8 +178,8 @@ for gpu, half in GPUS.items():
     print(f"{gpu:10}", "  ".join(factors))
 
 # %% [markdown]
-# TF32 should make this step about three times as fast, and `bfloat16` should bring a little more.
-# At the end of the chapter, we'll check that on a real GPU.
+# TF32 should make this step more than three times as fast, and `bfloat16` should bring a little
+# more. At the end of the chapter, we'll check that on a real GPU.
 #
 # So most of the time goes into products, and chips have circuits for products with fewer bits. What
 # do fewer bits lose?
@@ -572,8 +572,8 @@ figures.show(*speed.memory(bars))
 # We did it with ViT-B/16, and with its little sister ViT-Ti/16, which has a fifteenth of the
 # weights.
 #
-# TF32 comes first, and our sum said about three times as fast. **Do you believe it, for the large
-# network and for the small one?**
+# TF32 comes first, and our sum said more than three times as fast. **Do you believe it, for the
+# large network and for the small one?**
 
 # %% tags=["hide-input"]
 NETWORKS = {"ViT-B/16": "ViT-B-16", "ViT-Ti/16": "ViT-Ti-16"}
@@ -598,7 +598,7 @@ def up_to(rung):
 figures.show(*up_to("TF32"))
 
 # %% [markdown]
-# The large network does what the sum said. That's partly luck, because the profile was of
+# The large network comes close: 2.9 times. That's partly luck, because the profile was of
 # ViT-Ti/16, on a processor. On the GPU, ViT-Ti/16 itself gains nothing: a profile only holds for
 # its own chip.
 
@@ -615,7 +615,7 @@ figures.show(*up_to("TF32"))
 figures.show(*up_to("bf16"))
 
 # %% [markdown]
-# Only the large one, and it gains little, as the sum said. The small one gets slower.
+# Only the large one, and it gains little, even less than the sum said. The small one gets slower.
 #
 # Our guess is that with the small network, the GPU is waiting for *Python*, which has to ask for
 # every operation. TF32 asks for the same operations as before, so the speed hardly changes.
@@ -1190,9 +1190,9 @@ for name, parts in {
 # %% [markdown]
 # <details><summary>Solution 6</summary>
 #
-# On the processor that this page ran on, `bfloat16` products are a bit more than twice as fast as in
-# `float32`. With that in place of 7.4 in the sum, the step should be between one and a half times and
-# twice as fast. Expect a little less, because autocast also has to convert numbers.
+# On the processor that this page ran on, `bfloat16` products are more than four times as fast as in
+# `float32`. With that in place of 7.4 in the sum, the step should be nearly three times as fast.
+# Expect less, because autocast also has to convert numbers.
 #
 # </details>
 #

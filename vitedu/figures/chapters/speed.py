@@ -440,11 +440,16 @@ def unmeasured(lot: int) -> "tuple[Figure, str]":
 
 
 def ladder(
-    times: Mapping[str, Mapping[str, float]], card: str
+    times: Mapping[str, Mapping[str, float]], card: str, last: str
 ) -> "tuple[Figure, str]":
-    """How many times as fast a step is, by network, after each line."""
-    lines = [*next(iter(times.values()))]
-    figure, axes = chart(WIDTH, 0.6 * len(lines) + 1.1)
+    """How many times as fast a step is, by network, up to the last line.
+
+    What comes after it has its place and its pale name, and no bars yet.
+    """
+    every = [*next(iter(times.values()))]
+    lines = every[: every.index(last) + 1]
+    highest = max(max(reached.values()) for reached in times.values())
+    figure, axes = chart(WIDTH, 0.5 * len(every) + 1.1)
     told = []
     for (name, reached), color, offset in zip(
         times.items(), (PATCHES, POSITIONS), (-0.2, 0.2), strict=False
@@ -458,9 +463,11 @@ def ladder(
         listed = ", ".join(f"{reached[line]:.1f} {line}" for line in lines)
         told.append(f"{name}: {listed}")
     axes.axvline(1, color=DARK, linewidth=1)
-    names = [lines[0], *(f"+ {each}" for each in lines[1:])]  # each one stays
-    axes.set_yticks(range(len(lines)), names)
-    axes.invert_yaxis()
+    names = [every[0], *(f"+ {each}" for each in every[1:])]  # each one stays
+    axes.set_yticks(range(len(every)), names)
+    for name in axes.get_yticklabels()[len(lines) :]:
+        name.set_color(PALE)
+    axes.set(xlim=(0, 1.1 * highest), ylim=(len(every) - 0.5, -0.5))
     axes.tick_params(labelsize=11)
     axes.set_xlabel("images a second, times those of float32", fontsize=12)
     axes.legend(frameon=False, fontsize=12, loc="upper right")

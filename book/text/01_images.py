@@ -8,8 +8,8 @@ import vitedu
 # # Images as words
 #
 # Let's start with something that works. The book's package, `vitedu`, holds a trained Vision
-# Transformer (*ViT* for short) and a photograph. It takes four lines to ask the model what it
-# sees. Its name is ViT-Ti/16: *Ti* stands for tiny, and what the 16 stands for, you'll see in a
+# Transformer (*ViT* for short) and a photograph. It takes four lines to ask the model, a
+# ViT-Ti/16, what it sees. *Ti* stands for tiny, and what the 16 stands for, you'll see in a
 # minute.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -116,8 +116,8 @@ figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown] tags=["predict"]
 # Let's shuffle the patches: four large ones, then 49 smaller ones, then our 196. For each size
-# we try twenty shuffles. Under the picture is the name that came first most often, and its
-# probability, averaged over all twenty. **When is that name no longer a uniform?**
+# we try twenty shuffles and keep the name that comes first most often, with its probability,
+# averaged over all twenty. **When is that name no longer a uniform?**
 #
 # * with 4 patches
 # * with 49
@@ -214,13 +214,13 @@ by_loop = [each.permute(1, 2, 0).flatten() for each in cut(x[0], 16)]
 assert torch.equal(flat[0], torch.stack(by_loop))
 tiny = patchify(image[None], 2)
 assert tiny[0, 0].tolist() == [0, 100, 1, 101, 10, 110, 11, 111]
-print("the loop and the pattern: the same 196 rows of 768 numbers")
+print("the loop and the pattern: the same 196 lists of 768 numbers")
 
 # %% [markdown] tags=["predict"]
 # ## Ask each patch questions
 #
-# A language model looks each of its words up in a table and finds a learned vector. With
-# patches that can't work, because you'll practically never meet the same 768 numbers twice.
+# A language model looks each word up in a table and finds a learned vector there. With patches
+# that can't work, because you'll practically never meet the same 768 numbers twice.
 #
 # Instead, let's ask each patch some questions. How bright are you? How much brighter on the
 # right than on the left? A question is a list of factors, one for each number in the patch.
@@ -274,9 +274,9 @@ figures.show(*drawings.embedding(picture, products))
 # ## A convolution asks them all
 #
 # In the code of a ViT, you'll usually find a convolution in place of $\mathbf{E}$. It cuts and
-# multiplies in one call, and PyTorch has a fast one. A convolution lays a small array of
-# weights, its *kernel*, on the picture, multiplies each number by the weight on top of it, and
-# adds up: one question, asked in one place.
+# multiplies in one call, and PyTorch's is fast. A convolution lays a small array of weights, its
+# *kernel*, on the picture, multiplies each number by the weight on top of it, and adds up: one
+# question, asked in one place.
 #
 # Make the kernel as large as a patch and move it by a whole patch at a time (its *stride*), and
 # it asks every patch once. Each kernel is then a column of $\mathbf{E}$, folded back into the
@@ -307,7 +307,7 @@ class PatchEmbedding(nn.Module):
 # %%
 embed = PatchEmbedding(16, in_channels=3, embed_dim=192)
 _ = embed.load_state_dict(model.patch_embed.state_dict())
-tokens = embed(x).detach()  # (1, 196, 192): your row of words
+tokens = embed(x).detach()  # (1, 196, 192): your words
 
 E = rearrange(embed.proj.weight, "d c p q -> (p q c) d").detach()
 bias = embed.proj.bias.detach()  # (d,)
@@ -331,14 +331,14 @@ print("computed in double precision, equal to 12 decimals")
 # ## Right shape, wrong numbers
 #
 # Here's a mistake that raises no error: keep the channel in front, `(c p q)`, as PyTorch does.
-# The first flat patch of the numbered image would then begin with 0, 1, 10, 11. It has the same
-# numbers, but channel by channel.
+# The first flat patch of the numbered image would then begin with 0, 1, 10, 11: the same numbers,
+# channel by channel.
 
 # %% [markdown] tags=["predict"]
-# But when you made $\mathbf{E}$, you unrolled its kernels in the order `(p q c)`. With
-# `(c p q)`, every patch stays in its place, but the numbers inside it meet the wrong factors.
-# The function `answer` (folded below) sends the tokens through the rest of the model. **What
-# will it call Grace Hopper now?**
+# When you made $\mathbf{E}$, though, you unrolled its kernels in the order `(p q c)`. So every
+# patch stays in its place, but the numbers inside it meet the wrong factors. The function
+# `answer` (folded below) sends the tokens through the rest of the model. **What will it call
+# Grace Hopper now?**
 #
 # * still a military uniform, but less sure
 # * something else, and it won't be sure
@@ -370,11 +370,11 @@ for name, probability in answer(channel_first @ E + bias, top=2):
 
 
 # %%
-def paste(rows, p):
+def paste(flat, p):
     """(b, n, p*p*c) -> (b, c, h, w), if the order is (p q c)."""
-    gh = math.isqrt(rows.shape[1])
+    gh = math.isqrt(flat.shape[1])
     back = "b (gh gw) (p q c) -> b c (gh p) (gw q)"
-    return rearrange(rows, back, gh=gh, p=p, q=p)
+    return rearrange(flat, back, gh=gh, p=p, q=p)
 
 
 # %% tags=["hide-input"]
@@ -384,16 +384,16 @@ panels = {
 }
 panels = {title: each / 2 + 0.5 for title, each in panels.items()}
 seen = (
-    "The rows pasted as (p q c), twice. Cut right, they give the portrait; "
+    "Flat patches pasted as (p q c), twice. Cut right, they give the portrait; "
     "cut as (c p q), a coarse grey portrait of striped squares."
 )
 figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown]
-# There it hangs, slats and all. This is what the network got: cut the striped picture correctly,
-# and you have the very numbers you fed it. In each patch, red, green and blue are now three
-# bands, one below another. It's nearly grey, because three neighbouring reds are read as the
-# red, green and blue of one pixel.
+# There it hangs, slats and all. This is what the network got, because cutting this striped
+# picture correctly gives the very numbers you fed it. In each patch, red, green and blue are now
+# three bands, one below another. It's nearly grey, because three neighbouring reds are read as
+# the red, green and blue of one pixel.
 #
 # If you train from scratch, though, this order is harmless: training simply learns $\mathbf{E}$
 # [with its factors in that order](#Reshape-and-permute-by-hand).
@@ -442,12 +442,13 @@ rows = {
 }
 seen = (
     "For each of the three questions its kernel, the patch with the highest "
-    "answer, the one with the lowest, and a map of 14 by 14 answers. Number "
-    "113, orange: skin says yes, the blue wall says no, and the map shows the "
-    "face bright. Number 30: yes from a patch that is dark at the left and "
-    "white at the right, no from the opposite. Number 75: yes from one that is "
-    "bright at the top and black below, no from the opposite. Their maps light "
-    "up at single edges."
+    "answer, the one with the lowest, the portrait with these two framed, and "
+    "a map of 14 by 14 answers. Number 113, orange: skin says yes, the blue "
+    "wall says no, and the map shows the face bright. Number 30: yes from a "
+    "patch that is dark at the left and white at the right, no from the "
+    "opposite. Number 75: yes from one that is bright at the top and black "
+    "below, no from the opposite. Their maps light up at single edges, such as "
+    "the shoulder and the cap."
 )
 figures.show(*drawings.questions(rows, picture, 5, seen))
 
@@ -457,11 +458,12 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 # loudest no from the blue wall. And on the map, there she is, in one number per patch.
 #
 # Question 30 is roughly the one you did in pencil: *how much brighter are you on the right?*
-# ([Only roughly](#Do-they-ask-that?), because it also dislikes bright tops.) And question 75
+# ([Roughly](#Do-they-ask-that?), because it also dislikes bright tops.) And question 75
 # asks *how much brighter are you at the top?*
 #
-# The maps of these two look like noise, but they show edges: the plain wall, at the upper right,
-# is grey, and patches where light meets dark stand out.
+# The maps of these two look like noise, but compare them with the portrait: they show its edges.
+# On the last map, the yellow slope is her shoulder, with bright wall above it, and the dark bar
+# is the lower edge of her cap.
 
 # %% [markdown] tags=["predict"]
 # ## How many answers does it need?
@@ -491,12 +493,12 @@ generator = torch.Generator().manual_seed(0)
 draws = [torch.randperm(192, generator=generator)[:64] for _ in range(10)]
 
 
-def painted(known, rows=flat[0]):
+def painted(known, flat=flat[0]):
     """A picture from its average patch and these kernels alone."""
     basis = torch.linalg.qr(E[:, known]).Q  # (p*p*c, k)
-    mean = rows.mean(dim=0)
-    rows = mean + (rows - mean) @ basis @ basis.mT
-    return paste(rows[None], 16)[0] / 2 + 0.5
+    mean = flat.mean(dim=0)
+    some = mean + (flat - mean) @ basis @ basis.mT
+    return paste(some[None], 16)[0] / 2 + 0.5
 
 
 asked = {f"{count} answers": liveliest[:count] for count in (3, 8, 32, 64)}
@@ -525,10 +527,8 @@ print("tile roof, space shuttle, bearskin, and from 64 answers on a uniform")
 # cuts.)
 #
 # The portraits are [painted](#How-the-portraits-are-painted) for you alone; the model gets only
-# the numbers.
-#
-# You know who she is, so you find her with eight answers. From the same eight, the model makes a
-# space shuttle.
+# the numbers. You know who she is, so you find her with eight answers. From the same eight, the
+# model makes a space shuttle.
 #
 # And a picture of yours? Open this chapter in Colab or Jupyter, put the name of your file in
 # place of this cup of coffee, and run all cells:
@@ -538,10 +538,10 @@ yours = vitedu.data.photo("coffee")  # or yours = "my photo.jpg"
 
 # %% tags=["hide-input"]
 pixels = vitedu.preprocess(model, yours)  # (1, 3, 224, 224), from -1 to 1
-rows, its_tokens = patchify(pixels, 16)[0], embed(pixels).detach()
+its_flat, its_tokens = patchify(pixels, 16)[0], embed(pixels).detach()
 panels = {
     f"{count} answers": (
-        painted(liveliest[:count], rows),
+        painted(liveliest[:count], its_flat),
         *read(liveliest[:count], its_tokens),
     )
     for count in (3, 8, 32, 64)
@@ -616,8 +616,8 @@ figures.show(*drawings.captioned(panels, 2, seen))
 #
 # **7.** ★★★ A cat that moves is the same cat. Move the picture by 16 pixels with
 # `x.roll(16, -1)`, then by 1 instead. How many of the 196 flat patches do you find again,
-# anywhere? What does that mean for a network that should recognise cats? (A set of `tuple(row)`
-# for each row in `flat[0].tolist()` makes the search short.)
+# anywhere? What does that mean for a network that should recognise cats? (A set of `tuple(word)`
+# for each `word` in `flat[0].tolist()` makes the search short.)
 #
 # ## Second reading
 #
@@ -643,7 +643,7 @@ by_hand = six.reshape(1, 14 * 14, 16 * 16 * 3)
 
 # %% tags=["nbval-check-output", "hide-cell"]
 assert torch.equal(by_hand, flat)
-print("reshape, permute, reshape: the same rows")
+print("reshape, permute, reshape: the same numbers")
 
 # %% [markdown]
 # The `permute` in the middle is the line that gets forgotten, because the shape comes out
@@ -977,8 +977,8 @@ print(f"scattered {score(scattered):.1%}")
 # </details>
 
 # %% tags=["hide-cell"]
-known = {tuple(row) for row in flat[0].tolist()}
+known = {tuple(word) for word in flat[0].tolist()}
 for step in (16, 1):
     moved = patchify(x.roll(step, -1), 16)[0].tolist()
-    found = sum(tuple(row) in known for row in moved)
-    print(f"moved by {step:2}: {found} of 196 rows found again")
+    found = sum(tuple(word) in known for word in moved)
+    print(f"moved by {step:2}: {found} of 196 words found again")

@@ -372,10 +372,10 @@ print("the colours are right, and the attention is at the twins")
 # A patch avoids itself by its colour. In the last line, the "others" have the wrong glyph, and
 # they're far behind. The patch itself has the right glyph, but its colour counts against it.
 #
-# That takes two matrices. If one matrix made both query and key, at least one twin in every
-# pair would score itself at least as high as the other: of their keys $\mathbf{k}_1$ and
-# $\mathbf{k}_2$, $\mathbf{k}_1 \cdot \mathbf{k}_2$ can't be larger than both
-# $\mathbf{k}_1 \cdot \mathbf{k}_1$ and $\mathbf{k}_2 \cdot \mathbf{k}_2$.
+# That takes two matrices. If one matrix made both query and key, a patch's query would also be
+# its key. For two twins with the keys $\mathbf{k}_1$ and $\mathbf{k}_2$, the dot product
+# $\mathbf{k}_1 \cdot \mathbf{k}_2$ can't be larger than both $\mathbf{k}_1 \cdot \mathbf{k}_1$
+# and $\mathbf{k}_2 \cdot \mathbf{k}_2$. So at least one of the twins couldn't avoid itself.
 #
 # At step 40, patches take more from themselves than at the start: some are in the trap. Then
 # they climb out. In the end the map is right, for a puzzle that it's never seen, and
@@ -393,10 +393,10 @@ same = torch.allclose(shuffled, answers[:, order], rtol=0, atol=1e-4)
 print("the same answers, in shuffled order:", same)
 
 # %% [markdown]
-# Each patch gets what it got before, only in another row: *permutation equivariance*.
-# Queries, keys and values are made token by token, and neither a softmax nor a sum cares
-# about the order of its terms. To attention, a photograph is a bag of patches, and no patch
-# can ask who's above it. [Chapter 4](04_vit.ipynb) has the cure: positions.
+# Each patch gets what it got before, only in another row. That's called *permutation
+# equivariance*. Queries, keys and values are made token by token, and neither a softmax nor a
+# sum cares about the order of its terms. To attention, a photograph is a bag of patches, and no
+# patch can ask who's above it. [Chapter 4](04_vit.ipynb) has the cure: positions.
 #
 # ## Several questions at once
 #
@@ -546,7 +546,7 @@ def maps_of(stages):
 usual = tokens_of(model)
 shown = {name: usual[name] for name in ("times E", "after block 8")}
 alt = """Two maps of how similar each patch is to the cap's. Times E, cap and
-jacket are equally bright. After block 8 the cap's band alone is bright."""
+jacket are equally bright. After block 8 the cap alone is, its band most."""
 label = "similarity to the cap's patch (below 0 drawn as 0)"
 figures.show(*photos.maps(picture, maps_of(shown), label, alt, marked=(2, 5)))
 table(shown)
@@ -568,8 +568,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 # %% [markdown]
 # That's one picture, three heads, and 197 rows and columns: the *class token* of chapter 4
-# comes first, then the 196 patches. Here's the cap's row in block 2, and in block 8, which of
-# all twelve [tells cap and jacket apart most clearly](#Why-block-8?).
+# comes first, then the 196 patches. Here's the cap's row in two of the blocks: block
+# 2, and block 8, which [tells cap and jacket apart most clearly](#Why-block-8?).
 
 # %%
 token = cap + 1
@@ -610,8 +610,7 @@ table(added)
 # %% [markdown]
 # They do. Earlier blocks had already told the cap from the jacket, but the cap's braid and
 # crown weren't much like its band. What attention adds in block 8 is much the same all over the
-# cap; the jacket gets something else. The addition spills onto her forehead and temples, so the
-# cap's edge shows better in the earlier map, after block 8.
+# cap, and spills over onto her forehead. The jacket gets something else.
 #
 # The square that you couldn't tell from a piece of the jacket seems to have found out what it's
 # a piece of, and nobody ever marked a cap for this network.
@@ -871,8 +870,8 @@ for side in (224, 384, 512):
 # $6D$.)
 #
 # In memory, our `attention` keeps its map, $t^2$ numbers per head. PyTorch's
-# `F.scaled_dot_product_attention`, which the package's own networks use, never holds the whole
-# map ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
+# `F.scaled_dot_product_attention`, which the package's own networks use, doesn't need to hold
+# the whole map ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
 #
 # The hidden cell below checks that it computes what ours does. It also loads our
 # weights into `nn.MultiheadAttention` with `batch_first=True`, whose `in_proj` is our

@@ -122,7 +122,7 @@ for passed in range(6):
 # things averaged.
 #
 # Try it with a pencil. Take three tokens, $(4, 0)$, $(0, 2)$ and $(2, 4)$. Each gives itself
-# the share ½ and the other two ¼. The first becomes
+# the share ½ and the other two ¼ each. The first becomes
 #
 # $$\tfrac12 (4, 0) + \tfrac14 (0, 2) + \tfrac14 (2, 4) = (2.5, 1.5).$$
 #
@@ -204,25 +204,25 @@ for layer in layers:
 compare({"+ add": z})
 
 # %% [markdown]
-# The table gives the size of a typical number, compared with the start, and the spread. But look
-# at the size!
+# The table gives the size of a typical number, compared with the start, and the spread. Look at
+# the size!
 #
 # What all tokens have in common survives the averaging, and every plus sign adds it to the stream
-# again. [24 layers](#First-values) make it thousands of times as large. That's also why a spread of
-# 21% isn't the fog your pencil promised.
+# again. [24 layers](#First-values) make it thousands of times as large.
 #
 # ## Every token at one size
 #
-# Is that harmful? Here's how much of its attention a patch gives to its favourite, on average:
+# Is that harmful? And why is the spread still 21%, when your pencil promised fog? Here's how much of
+# its attention a patch gives to its favourite, on average:
 
 # %% tags=["hide-input"]
 print(largest_shares(lambda z: z))
 
 
 # %% [markdown]
-# It becomes all or nothing. Large tokens make large scores, and a softmax of large scores picks a
-# single winner. That's what kept the fog away: a patch that copies one favourite no longer averages.
-# As long as [the favourites differ](#First-values), the patches do.
+# Attention becomes all or nothing. Large tokens make large scores, and a softmax of large scores
+# picks a single winner. That's what kept the fog away: a patch that copies one favourite no longer
+# averages. As long as [the favourites differ](#First-values), the patches do.
 #
 # But a softmax like that hardly changes when its scores do (chapter 2), so hardly anything is
 # learned.
@@ -282,8 +282,8 @@ compare({"+ norm": z})
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# With equal shares for all 196, it would be half a percent. These new layers still look at all
-# patches almost equally, and training can choose whom to look at.
+# With equal shares for all 196, it would be half a percent. So these untrained layers look at all
+# patches almost equally, and training can still choose whom to look at.
 #
 # It takes both: the plus sign keeps the differences in the stream, and the norm keeps layers from
 # drowning them.
@@ -299,7 +299,7 @@ print(largest_shares(layer_norm))
 # first two tokens add up to $(3, 3)$, and so do the last two. Their results would have to add up to
 # the same as well, but $1 + 1$ isn't $0 + 0$.
 #
-# But compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU), and add.
+# Now compute $x_1 - x_2$ and $x_2 - x_1$, set whatever is negative to zero (that's a ReLU), and add.
 # Try it on all four: matrix, bend, matrix is all it takes.
 #
 # That's why the block gets a second branch, which works on each token alone: the MLP, or *multi-layer
@@ -636,7 +636,7 @@ for name, kept in {"cap": cap, "face": face, "both": cap + face}.items():
 
 # %% tags=["hide-input"]
 views = {"cap": only(cap), "face": only(face), "both": only(cap + face)}
-figures.show(*drawings.parts(views, {"yours": list(heard.values())}))
+figures.show(*drawings.parts(views, {"your blocks": list(heard.values())}))
 
 # %% tags=["nbval-check-output", "remove-cell"]
 names = [name for name, _ in heard.values()]
@@ -752,11 +752,11 @@ for n, layer in enumerate(layers, start=1):
 print(f"equal shares, 24 layers: spread {spread(equal):.1%}")
 
 # %% [markdown]
-# With norms it's nearly the same each time: the differences keep their size, and only what the tokens
-# share grows.
+# With norms the spread is nearly the same each time: the differences keep their size, and only what the
+# tokens share grows.
 #
-# Without norms the spread is a matter of chance, so that the two agree on this page is a coincidence.
-# But it isn't the pencil's fog, and the last lines tell you why. With equal shares, every layer would
+# Without norms the spread depends on chance, so it's a coincidence that both are 21% on this page.
+# But it isn't the pencil's fog, and the last three lines tell you why. With equal shares, every layer would
 # add the same vector to all tokens, and beside that the differences soon count for nothing. In fact,
 # the ninth layer has two dozen favourites or more in each head, so what it adds to one patch differs
 # from what it adds to another. (By the last layer the favourites are few, and the fog draws in after
@@ -766,7 +766,7 @@ print(f"equal shares, 24 layers: spread {spread(equal):.1%}")
 #
 # You don't have to write blocks, of course. PyTorch ships one as
 # `nn.TransformerEncoderLayer`, and many tutorials use it. Once the names are translated (by
-# `renamed`, in a hidden cell) your weights load without an error. What will it say?
+# `renamed`, in a hidden cell), your weights load without an error. What will it say?
 
 # %% tags=["hide-cell"]
 NAMES = {"attn.qkv.": "self_attn.in_proj_", "attn.proj": "self_attn.out_proj"}
@@ -909,8 +909,8 @@ print("pre-norm learns; post-norm only with the smaller rate")
 
 # %% [markdown]
 # At the full rate the first steps are rough. Then pre-norm learns, and at a loss of 0.2 it nearly
-# knows the digits by heart. At the same rate, post-norm falls to 2.2 and stays there for these
-# twenty steps. That's the loss if you never look and only know how often each digit occurs. At a
+# knows the digits by heart. At the same rate, post-norm falls to 2.2 and stays there to the
+# end. That's the loss if you never look and only know how often each digit occurs. At a
 # tenth of the rate it learns too, only more slowly. (That's one seed, and a small task.) In
 # practice post-norm usually gets a *warm-up*, a rate that starts near zero and climbs. [Xiong et
 # al. 2020](https://arxiv.org/abs/2002.04745) trace the need for it to large gradients near the
@@ -968,9 +968,9 @@ for name, shares in wrote.items():
 
 # %% [markdown]
 # No branch is idle: each adds between a fifth of what's there and about as much again. But
-# the median hides a surprise. Here are the four longest of the 196 vectors after block 8.
-# Even the shortest of the four is this many times as long as a typical vector, after block 7
-# and after block 8:
+# the median hides a surprise. Here are, for each photograph, the four longest of the 196 vectors
+# after block 8. Behind them is how many times as long as a typical vector the shortest of the
+# four is: first after block 7, then after block 8.
 
 # %% tags=["hide-input"]
 for name, image in images.items():

@@ -108,7 +108,7 @@ print(tuple(patches.shape), "->", tuple(trained.blocks(patches).shape))
 # give it?
 #
 # You could take the average. In a network that was trained for it, [the average can be just as
-# good](#The-mean-instead-of-the-class-token). Ours was trained as in the [ViT
+# good](#The-mean-instead-of-the-class-token). Ours follows the [ViT
 # paper](https://arxiv.org/abs/2010.11929), which borrows an idea from the language model
 # [BERT](https://arxiv.org/abs/1810.04805): put one more vector in front of the patches.
 #
@@ -133,7 +133,7 @@ print(tuple(patches.shape), "->", tuple(x.shape))
 # size.
 #
 # Between that row and a name there's only one linear layer, the **head**. It turns 192 numbers
-# into *logits*, a score for each of the 1,000 classes of ImageNet, a collection of labelled
+# into *logits*, one score for each of the 1,000 classes of ImageNet, a collection of labelled
 # photographs.
 
 
@@ -201,8 +201,8 @@ print("largest change below 1e-12:", bool(change.abs().max() < 1e-12))
 # order, but now the tokens themselves say where they come from.
 #
 # Nobody told the network that token 15 is just below token 1. Before training, the rows of the
-# table are random. What has it learned about places? Each map below compares one row of the
-# table with all the others (by the cosine, which is 1 if two rows point the same way).
+# table are random. What has the network learned about places? Each map below compares one row of
+# the table with all the others (by the cosine, which is 1 if two rows point the same way).
 
 # %% tags=["hide-input"]
 places = trained.pos_embed[0, 1:]
@@ -335,7 +335,7 @@ say(wrong(images))
 #
 # ### The first loss
 #
-# In a new network, the head is [all zeros](#A-head-of-zeros). **You show it our three
+# In a new network, the head is [all zeros](#A-head-of-zeros). **Show it our three
 # photographs, with any labels you like. What's the loss?**
 
 # %%
@@ -348,7 +348,7 @@ print(f"loss {loss:.4f}, ln 1000 = {math.log(1000):.4f}")
 
 # %% [markdown]
 # All logits are zero, so every class gets the probability 1/1000, and the loss is $\ln 1000$,
-# whatever you show it. If you get something else, look at your head.
+# whatever you show it. If you get something else, look at the head.
 #
 # ### Somebody else's code
 #
@@ -397,7 +397,7 @@ def other_code(model):
 # ### Find the bug
 #
 # Now it's your turn. Here's the `forward` of another `ViT`; everything else is as in yours. This
-# ViT loads the file, and an untrained one has the right first loss. But the logits aren't
+# ViT loads the file, and before any training it has the right first loss. But its logits aren't
 # timm's.
 
 
@@ -572,7 +572,7 @@ print(f"space shuttle: {shuttle:.1%}, number {place} of {len(names)}")
 
 # %% [markdown]
 # ImageNet has no class for an astronaut, and a softmax has to hand out all of its 100% to the
-# names that it has. *Space shuttle* is such a name, but with a shuttle right behind the
+# names that it has. *Space shuttle* is such a name, but even with a shuttle right behind the
 # astronaut, it only comes twelfth.
 #
 # <div class="try" data-part="look" data-photo="astronaut" data-view="answer"></div>

@@ -77,8 +77,8 @@ figures.show(*drawings.answers(seen, before, after))
 # %% [markdown]
 # Above each photograph is the right answer, and below it what the six numbers make of it.
 # They're the mean and standard deviation of ImageNet's pixels, one pair per colour, and
-# nearly every tutorial has them. But this network wants its pixels from −1 to 1,
-# and with these numbers they run from about −2.1 to 2.6.
+# many tutorials use them. But this network wants its pixels from −1 to 1, and with these
+# numbers they run from about −2.1 to 2.6.
 #
 # So Grace Hopper's uniform becomes a mask, and the coffee a candle. There's no error and no
 # warning. If you'd tried only the cat, you wouldn't have noticed anything.
@@ -172,7 +172,7 @@ figures.show(*drawings.dialects(table))
 #
 # * **The name.** That's all that differs between timm's arrays and torchvision's.
 # * **What's stacked.** timm and torchvision stack the matrices of queries, keys and
-#   values into one tall array, with the values last. The other two keep three arrays.
+#   values into one tall array, with the values last. The other two keep them apart.
 # * **The order of the axes.** The authors use JAX, Google's library. There, a matrix of
 #   weights, or *kernel*, is stored as (in, out), and you compute $x W$. PyTorch stores (out,
 #   in) and computes $x A^\top$ with $A = W^\top$. So you have to *transpose* every matrix.
@@ -227,7 +227,7 @@ print("checked: the four names hold the same matrix")
 
 
 # %% [markdown]
-# `True` means the same to the last bit. Nearly all the other kernels follow this rule, too:
+# `True` means the same to the last bit. Nearly all other kernels follow this rule, too:
 # the axis of the inputs goes last, and outputs that are split by head are joined again.
 #
 # Only two kernels need a rule of their own. The patch embedding has four axes: `p` times `q`
@@ -396,8 +396,8 @@ say(broken(images))
 # shapes, and a square matrix keeps its shape when you transpose it. Every block has four
 # square ones: queries, keys and values, before you stack them, and the output.
 #
-# And other mistakes, like the six numbers at the top of this page, aren't in any array, so a
-# strict load can't see them either.
+# And some mistakes, like the six numbers at the top of this page, aren't in any array. A strict
+# load can't see those either.
 #
 # ## What does a silent mistake cost?
 #
@@ -533,9 +533,9 @@ print(f"{record['hardware']}, {record['date']}")
 # each grid line is a hundred times the one before. (Mistakes that lose no right answers are sorted
 # by their dots.)
 #
-# **At the top, next to nothing is left.** With twelve heads instead of three, a head compares
-# only 16 numbers of a query and a key, but it had learned to compare 64. ([Why can't you swap
-# q and k?](#The-wrong-way-round))
+# **At the top, next to nothing is left.** With twelve heads instead of three, each head compares
+# only 16 numbers of a query and a key, but these weights were trained to compare 64. ([Why can't
+# you swap q and k?](#The-wrong-way-round))
 #
 # **In the middle, enough is left to fool you.** With the six numbers from the top of this
 # page, 486 are still right. You'd take that for a weak network, and start to fine-tune it.
@@ -593,7 +593,7 @@ figures.show(*drawings.answers(tensor, *pair))
 # show the suspect the cat, with `say(suspect([photo("cat")]))`, and it still says *Egyptian
 # cat*. That clears attention, too.
 #
-# That leaves six suspects: the five with pixels, and the positions by column. You may show
+# That leaves six suspects: the five with pixels, and positions by column. You may show
 # both networks one more picture. A picture *hides* a mistake if the network with that mistake
 # gives it the same logits as the healthy network. **Which picture hides exactly one of the
 # six?**
@@ -708,9 +708,9 @@ for file in answered:
 
 
 # %% [markdown]
-# On our side, `vitedu.load` does what your `translate` does, and also looks for rules for the
-# photographs. Then `compare` (folded) asks your class twice, as in the box: first with its
-# *own pixels*, prepared by the rules that `load` found, then with the *same pixels* as the
+# On our side, `vitedu.load` does what your `translate` does, and also looks for a file that says
+# how to prepare photographs. Then `compare` (folded) asks your class twice, as in the box: first
+# with its *own pixels*, prepared by the rules from `load`, then with the *same pixels* as the
 # library.
 
 
@@ -729,7 +729,7 @@ def compare(file, rules=None):
 
 
 # %% [markdown] tags=["predict"]
-# If a library saved no rules for the photographs, `load` has to guess them. **Which one
+# If a library saved no rules for the photographs, `load` has to guess them. **Whose file
 # brings the candle back?**
 #
 # * timm's
@@ -846,8 +846,9 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 #
 # Five of the rows aren't in the figure. *Out not transposed* is your forgotten line. *q, k,
 # v by head* reads the tall array as if each head kept its own three parts together. *Pixels
-# by column* numbers the pixels within each patch downwards, *short side 256* scales to that
-# instead of 248, and *epsilon 1e-12* is the default of Hugging Face's ViT.
+# by column* numbers the pixels within each patch downwards. For *short side 256*, photographs
+# are scaled to 256 pixels instead of 248, and *epsilon 1e-12* is the default of Hugging Face's
+# ViT.
 #
 # These are the costs for this one network, which may have been trained on some of these
 # photographs, so compare the rows only with each other. Olive's ViT-B/16, at the top of this

@@ -264,23 +264,23 @@ print("checked: our function is the package's, for four pairs of grids")
 # Up to rounding, you've written what `load` did for the rocket. (Other libraries do it [a little
 # differently](#Libraries-that-resize-tables).)
 #
-# Here are our four channels before and after, for an image of 384 pixels:
+# Here are two of our four channels before and after, for an image of 384 pixels:
 
 # %% tags=["hide-input"]
 table = resize_pos_embed(pos_embed, (14, 14), (24, 24))
 after = rearrange(table[0, 1:], "(gh gw) d -> gh gw d", gh=24)
 both = {"14×14": grid, "24×24": after}
-figures.show(*drawings.numbers(both, waves))
+figures.show(*drawings.numbers(both, waves[2:]))
 
 
 # %% [markdown]
-# The waves have stayed in place, and only the noise of the last channel has become smoother. A
-# patch a third of the way down is still told that it's a third of the way down.
+# The chessboard has stayed in place, in finer steps, and the noise has become smoother. A patch a
+# third of the way down is still told that it's a third of the way down.
 #
 # ## A shortcut that raises no error
 #
 # Suppose you want *smaller* images, with ten patches in a line. The table has more rows than
-# you need, so why resize it? Take them from the top!
+# you need, so why resize it? Just take the first ones!
 # vit-pytorch, a ViT that many have copied, [does just
 # that](https://github.com/lucidrains/vit-pytorch/issues/70).
 #
@@ -421,9 +421,9 @@ print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 # had practised at the new size**: four in ten of the mistakes at 224 are gone. The resized positions
 # [hardly moved](#A-new-table).
 #
-# Does practice always pay? Chapter 11 has a second set, small photographs of ants and bees. Here are
-# the points lost or gained at the larger size, after fine-tuning at the smaller one (without
-# practice) or at the larger one (with practice):
+# Does practice always pay? Chapter 11 has a second set, small photographs of ants and bees. Here's
+# what both sets gain or lose at the larger size, in points, compared with fine-tuning and testing at
+# the smaller one (± the standard error over the seeds):
 
 
 # %% tags=["hide-input"]
@@ -443,10 +443,10 @@ points = {
     name: [from_224(found, case) for case in ("224-384", "384-384")]
     for name, found in sets.items()
 }
-print(f"{'':10}  without practice  with practice")
+print("tested at 384  fine-tuned at 224  fine-tuned at 384")
 for name, (without, practised) in points.items():
     cells = [f"{x:+.1f} ± {error:.1f}" for x, error in (without, practised)]
-    print(f"{name:10}{cells[0]:>18}{cells[1]:>15}")
+    print(f"{name:13}{cells[0]:>19}{cells[1]:>19}")
 
 # %% tags=["nbval-check-output", "hide-cell"]
 for difference, error in points["waste"]:
@@ -477,10 +477,10 @@ print("checked: waste by seeds, and how many photographs that is")
 
 
 # %% [markdown]
-# On waste, the drop and the gain are both more than five standard errors over the seeds, so by
-# chapter 5's rule they're results on these test photographs. Ants and bees have only 153 test
-# photographs, and no seed lost more than four of them. That may well be luck, but practice bought us
-# nothing there. ([Possible reasons, and how sure we are](#Who-gains-from-384-pixels).)
+# On waste, the drop and the gain are both more than five standard errors, so by chapter 5's rule
+# they're results, at least on these test photographs. On ants and bees, both losses may well be luck:
+# of only 153 test photographs, no seed lost more than four. But practice bought us nothing there.
+# ([Possible reasons, and how sure we are](#Who-gains-from-384-pixels).)
 #
 # ## A photograph in its own shape
 #
@@ -508,7 +508,8 @@ say(wide, rocket, f"{wide.config.image_size} pixels")
 # ## Can the patches find a cat?
 #
 # Does the network also know *where* things are? So far its head has read only the class token, but
-# you can hand it all the other tokens, too, and ask each patch by itself. Let's paste a cat into the rocket's sky. Will the patches find it?
+# you can hand it all the other tokens, too, and ask each patch by itself. Let's paste a cat into the
+# rocket's sky. Will the patches find it?
 #
 # (`x / 2 + 0.5` turns the network's input back into colours, and `show_where` draws the patches'
 # answers as a map.)
@@ -530,17 +531,21 @@ sky.paste(cat.resize((180, 120)), (290, 20))
 _, chances = by_patch(sky)
 print(tuple(chances.shape))
 
-
 # %% tags=["hide-input"]
+DRINK = slice(3, 6), slice(7, 13)  # rows and columns of the coffee's patches
+
+
 def show_where(*pictures):
     """Pictures, each followed by its names; the patches' chances of them."""
-    seen, maps = [], {}
+    seen, maps, marked = [], {}, {}
     for picture, *names in pictures:
         shown, chances = by_patch(picture)
         rows = [wide.class_names.index(name) for name in names]
         seen.append(shown)
         maps[", ".join(names)] = chances[..., rows].sum(dim=-1)
-    figures.show(*drawings.where(torch.stack(seen), maps))
+        if picture is coffee:
+            marked[", ".join(names)] = DRINK
+    figures.show(*drawings.where(torch.stack(seen), maps, marked))
 
 
 # %% tags=["nbval-ignore-output"]
@@ -552,7 +557,7 @@ show_where(
 # %% tags=["nbval-check-output", "hide-cell"]
 number = wide.class_names.index
 drink, launch = (by_patch(picture)[1] for picture in (coffee, rocket))
-inside = drink.argmax(dim=-1)[3:6, 7:13]
+inside = drink.argmax(dim=-1)[DRINK]
 along = launch.argmax(dim=-1)[4:, 10]  # from its tip to the ground
 assert (inside == number("earthstar")).sum() in range(7, 12)
 assert (along == number("planetarium")).sum() > 4
@@ -568,8 +573,8 @@ print("checked: the lit cat, the earthstar and the planetarium are in place")
 # There's the cat! The map has gaps, but no patch outside the cat gives those names more than a tenth.
 # Nobody has told this network where anything is. It learned names for whole photographs.
 #
-# The cup's rim and the saucer are lit, too (and a bit of bare wood), but the drink isn't: it's the
-# dark block inside the rim. What do its patches say, and what do the rocket's say?
+# The cup's rim and the saucer are lit, too (and a bit of bare wood), but the drink, in the white
+# frame, isn't. What do its patches say, and what do the rocket's say?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 names = wide.class_names
@@ -795,10 +800,10 @@ for words, (values, seeds) in rows.items():
 # (The last row is from [timm's
 # table](https://github.com/huggingface/pytorch-image-models/blob/main/results/results-imagenet.csv):
 # our network, fine-tuned on all of ImageNet once at each size. Its 50,000 test photographs are
-# [harder than our 1,000](12_imagenet.ipynb#The-1,300).)
+# [harder than our 1,000](12_imagenet.ipynb#The-1,300). The runs on waste at 224 are chapter 11's,
+# repeated on another machine, where one seed differs by one photograph.)
 #
-# (The runs on waste at 224 are chapter 11's, repeated on another machine, where one seed differs by
-# one photograph.) Fine-tuned, waste and ImageNet gain three points each. Their photographs have
+# With fine-tuning, waste and ImageNet gain three points each. Their photographs have
 # more to show than the small input can hold, and there are many to practise with. Those of ants
 # and bees are small and few, and the network [knew both](11_transfer.ipynb#A-test-that-proves-little)
 # from ImageNet before. With a probe, the network doesn't practise at all. Any of these may be
@@ -943,8 +948,8 @@ for name, side in (
 # * The paper always fine-tunes after it has resized. We run the resized network as it is.
 # * Its evaluation squeezes a photograph into the square. Ours scales the short side and
 #   cuts out the middle, as timm does.
-# * Its larger inputs show more detail, because ImageNet's photographs are mostly larger
-#   than 384 pixels. Our 1,000 were scaled to a short side of 256.
+# * Its larger inputs could show more detail: our 1,000 photographs had been scaled down to a
+#   short side of 256.
 #
 # ## Three readings
 #

@@ -86,15 +86,15 @@ for kind, name in enumerate(KINDS):
 # hardly ever what it's made of. There's no class *glass* or *metal* among the thousand, and
 # a packet may be made of anything.
 #
-# Your own photographs may need words that it doesn't have, either. **How do you teach a trained
+# Your own photographs may well need words that it doesn't have. **How do you teach a trained
 # network words of your own, with ten photographs for each?**
 #
 # ## First, train nothing
 #
 # The cheapest idea is to leave the network alone and only replace its head. Without a head, the
 # network turns each photograph into 192 numbers, its *features*. On those you train a linear
-# classifier with the package's `linear_probe`. To learn from, we have sixty more photographs, again
-# ten of each kind.
+# classifier with the package's `linear_probe`. It learns from sixty more photographs, again ten of
+# each kind.
 
 # %% tags=["nbval-ignore-output"]
 known = features(real, waste.train)  # (60, 192), and their labels
@@ -164,8 +164,8 @@ for name, model in {"zeros": zeros, "random": random}.items():
 # paper uses it with two additions.
 #
 # The first is *momentum*. Imagine a heavy ball rolling downhill: each batch gives it a
-# push, and from one step to the next it keeps nine tenths of its speed. Push it three times
-# with 1, and its speed is 1, then $0.9 + 1 = 1.9$, then 2.71.
+# push, and from one step to the next it keeps nine tenths of its speed. Give it three pushes
+# of 1, and its speed is 1, then $0.9 + 1 = 1.9$, then 2.71.
 #
 # In symbols, the gradient $g$ pushes the *velocity* $v$, and the weight $w$ moves downhill
 # by the velocity times the rate $\eta$:
@@ -188,8 +188,8 @@ figures.show(*transfer.momentum(cases, rolling))
 # mostly cancel, and the velocity never gets beyond a single push.
 #
 # The second addition limits each push. In plain gradient descent a huge gradient makes a huge step,
-# and we don't want that with weights that took so long to train. That's why we take the gradients
-# of all the weight tensors as *one* long vector. If it's longer than 1, we shrink it to length 1,
+# and we don't want that with weights that took so long to train. So we treat the gradients of all
+# the weight tensors as *one* long vector. If it's longer than 1, we shrink it to length 1,
 # and it keeps its direction. This is called *clipping* ([Pascanu et al.
 # 2013](https://arxiv.org/abs/1211.5063)):
 
@@ -198,8 +198,8 @@ figures.show(*transfer.clipping([0.6, 3]))
 
 
 # %% [markdown]
-# Now the step in code. `velocities` holds a tensor for each weight tensor, all zeros at the
-# start, `norm` is the length of the one long vector, and `g` is one tensor's gradient after
+# Now the step in code. For each weight tensor, `velocities` holds a tensor that starts as zeros.
+# `norm` is the length of the one long vector, and `g` is one tensor's gradient after
 # clipping. (Here's the step [as a drawing](#Your-step-as-a-drawing).)
 
 
@@ -362,8 +362,9 @@ figures.show(*transfer.run(losses, lengths))
 # and with only sixty photographs, a difference of two is a tie. Yet the loss is nearly zero: the
 # network seems to have memorised its training photographs.
 #
-# The lower curve has the gradient's length before clipping. In the first twenty steps it was about
-# ten times what we allow: without clipping, the ball would have been pushed ten times as hard.
+# The lower curve shows the gradient's length before clipping. In the first twenty steps it was
+# about ten times what we allow: without clipping, the ball would have been pushed ten times as
+# hard.
 #
 # Did training at least change *which* answers are right? Here are six of the sixty: on the left
 # two that it mended, in the middle two that it spoiled, and on the right two that are wrong both
@@ -424,7 +425,7 @@ assert (probe.logits(known.features).argmax(1) == known.labels).all()
 
 # %% [markdown]
 # AdamW costs you six points, and a random head costs you eight. The random head had the same rate
-# as yours, and we didn't try whether another one suits it better. Why so much harm? In the [second
+# as yours, and we didn't try whether another rate suits it better. Why so much harm? In the [second
 # reading](#Who-moves-first) we watch both heads at work.
 #
 # And then there's the last row, the linear head on the untouched network. (Nothing in it is random,
@@ -538,9 +539,9 @@ for _ in range(3):
 # these folders into one called `mine`. The command below holds out a fifth of every class to test
 # on.
 #
-# If you have no photographs yet, use ours: a hidden cell has put the sixty to learn from into
-# `mine/train` and the sixty to test on into `mine/val`. `shell` runs a command as your terminal
-# would, and shows what it says after the last step:
+# If you have no photographs yet, use ours. They're already split: the sixty to learn from are in
+# `mine/train`, and the sixty to test on in `mine/val`. `shell` runs a command as your terminal
+# would, and shows what the command prints after the last training step:
 
 # %% tags=["hide-input"]
 import io
@@ -616,8 +617,8 @@ print(f"\n1,768 on all sixty: {many}")
 #
 # 1. A trained network knows more than its words. A linear head and a nearest neighbour on frozen
 #    features show in seconds how much, and the better of the two is the number to beat.
-# 2. Training all the weights paid with 1,768 photographs, not with sixty. Start from a head
-#    of zeros: with sixty, and the same rate, a random one cost us eight points.
+# 2. Training all the weights paid off with 1,768 photographs, but not with sixty. Start from a
+#    head of zeros: with sixty, and the same rate, a random one cost us eight points.
 # 3. Replace the head, then make the optimizer. With a head of zeros, the first three
 #    losses tell you if you didn't.
 #
@@ -848,8 +849,8 @@ for name in ("probe", "nearest"):
 # 3. It adds up those that agree, up to ten times, and lets the others cancel.
 # 4. First the new head, then the optimizer. Otherwise the loss of a head of zeros doesn't move
 #    at all.
-# 5. Every network that we trained gets all of them right, and on others they differ by eight
-#    points.
+# 5. All nine runs got all sixty right, and yet on other photographs the ways to train differ by up
+#    to eight points.
 #
 # </details>
 #

@@ -8,8 +8,8 @@ import vitedu
 # # ImageNet: a run you can't repeat
 #
 # It's Friday evening. You've found a GPU that nobody needs until Monday, and started to
-# fine-tune a ViT on all of ImageNet. Before you go home, you look at the loss. Is it one of
-# these four?
+# fine-tune a ViT on all of ImageNet. Before you go home, you look at the loss. Does it look
+# like one of these four?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import io
@@ -119,9 +119,9 @@ panels = dict(zip("ABCD", (curves[name] for name in LINEUP), strict=True))
 figures.show(*imagenet.losses(panels, math.log(6)))
 
 # %% [markdown] tags=["predict"]
-# We recorded them on a laptop, with a small ViT and sixty photographs of waste in six classes.
-# The dashed line is the loss of knowing nothing, $\ln 6 \approx 1.79$. Three of the runs are
-# wrong, and none gave an error message.
+# These are losses of a small ViT, fine-tuned on sixty photographs of waste in six classes. The dashed
+# line is the loss of knowing nothing, $\ln 6 \approx 1.79$. Three of the runs are wrong, and none gave an error
+# message.
 #
 # **Two of the three wrong ones give themselves away. Which two?**
 #
@@ -145,8 +145,8 @@ for name, source in {"B": in_order, "C": shuffled}.items():
 
 # %% [markdown]
 # B gets its photographs sorted by class. On ImageNet, a class has about 1,281 photographs, and that's
-# two and a half batches of 512. So we trained a fifth network in which a class lasts that long: on the
-# sorted waste, with each photograph twice in a row. Then we asked about sixty other photographs:
+# two and a half batches of 512. So we trained a fifth network on the sorted waste, with each photograph
+# twice in a row, which makes a class last just as long. Then we asked about sixty other photographs:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 unseen, truth = next(ImageSource(waste.test, spec).batches(batch_size=60))
@@ -178,8 +178,8 @@ if TIER != "smoke":
 # On ImageNet, this mistake could cost you the weekend. **How do you plan a run that you can't afford to
 # repeat, and how do you see early whether it's worth finishing?**
 #
-# We haven't run all of ImageNet ourselves. So we'll compute what it takes, rehearse it small, and always
-# say what's predicted.
+# We haven't trained on all of ImageNet ourselves. So we'll compute what it takes, rehearse it small, and
+# always say what's predicted.
 #
 # ## What can go wrong without an error
 #
@@ -233,7 +233,7 @@ for name, losses in curves.items():
 print("checked: only the random head begins off ln 6; a head left out stays")
 
 # %% [markdown]
-# With a rate of 0.1 and no clipping, the loss explodes. With the same two photographs in all four
+# With a rate of 0.1 and no clipping, the loss explodes. With the same quarter in all four
 # processes, it shakes. And with the wrong colours it falls, only more slowly than C. But on Friday
 # evening you have no C beside it.
 #
@@ -254,7 +254,7 @@ for words, key in {
 # %% [markdown]
 # Before your run, measure finished weights on ImageNet's test photographs, *with the very
 # code that will feed it*. If you're more than half a point off the published accuracy, don't start.
-# Half a point forgives another filter, which hardly matters here, but not the wrong colours.
+# Half a point leaves room for another filter, but not for the wrong colours.
 #
 # Keep this list beside the keyboard. We've made each mistake on the waste photographs. $K$ is the
 # number of classes; for ImageNet, $\ln K \approx 6.91$. What you'd see is a hint; the test decides.
@@ -479,8 +479,8 @@ print("checked: six gains, each more than six of its errors")
 # %% [markdown]
 # Which ninth. Nearly half of the forms are in the middle, and the linear classifier is right exactly
 # as often as if it always said "middle". But ask the same features *which form* it is, and nearly
-# every answer is right. So our class token tells a linear classifier *what*, and not *where*. (For
-# MNIST's *what*, the pixels [do as well](#How-the-six-were-measured).)
+# every answer is right. So our class token tells a linear classifier *what*, and not *where*. (On
+# MNIST, though, the shrunk pictures do [as well as the features](#How-the-six-were-measured).)
 #
 # For ImageNet, then, let frozen features go first. They give you an accuracy that the weekend has to
 # beat, though [a single pass](#What-differs) may not show their best. But if you ask *how many* or
@@ -517,8 +517,8 @@ _, labels = next(ImageSource(packed.train, spec).batches(batch_size=8))
 print("classes of the first eight:", labels.tolist())
 
 # %% [markdown]
-# Next come a *dry run*, which says whether everything fits and how long it'll take, and then both runs,
-# with frozen features and with all weights learning:
+# A *dry run* says whether everything fits and how long it'll take. Then come both runs, with frozen
+# features and with all weights learning:
 
 # %% tags=["hide-input"]
 run = "vitedu train imagenet-b16-384 data=packed "
@@ -612,9 +612,8 @@ if TIER != "smoke":
 
 # %% [markdown]
 # At the second look, the thousandth's loss has moved, if only a little. At the third, it's still about
-# $\ln K$, and our list takes that for a hint at labels of other photographs. But its labels are right, and
-# [nothing is wrong with it](#What-the-thousandth-learned). By step ten, it just hadn't met any class
-# twice.
+# $\ln K$, which on our list hints at labels of other photographs. But the labels are right, and [nothing
+# is wrong with this run](#What-the-thousandth-learned). By step ten, it just hadn't met any class twice.
 #
 # Your run will have met each class about 128 times by step 250, so we expect its loss to fall as in the
 # rehearsal. (That's rough, because six classes aren't a thousand.) If it's still near 6.9 at step 500,
@@ -647,8 +646,8 @@ if TIER != "smoke":
 #
 # Packing takes two or three hours and no GPU, so do it a day before. On Friday, on a T4, we predict
 # five minutes for the test, two hours for the frozen run, and 60 to 80 minutes until the third look. If
-# you start at six, you're home by ten. And if the frozen accuracy is enough for you, don't start the
-# long run.
+# you start at six, you can leave before ten. And if the frozen accuracy is enough for you, don't start
+# the long run.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 slices = 32 * 36 * 768 * 12 * 577 + of_weights
@@ -818,8 +817,8 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 #
 # ### Where ImageNet hides
 #
-# You get it for research and teaching. Register at [image-net.org](https://image-net.org/download.php) and accept the terms. The
-# validation photographs come in one flat folder of 50,000. Sort them into class folders
+# You get ImageNet for research and teaching. Register at [image-net.org](https://image-net.org/download.php) and accept
+# the terms. The validation photographs come in one flat folder of 50,000. Sort them into class folders
 # first, by the list that comes with the download, or `prepare` finds no classes. Hugging
 # Face has the same data behind the same terms: after `pip install datasets` and logging in,
 # `data=hf:imagenet-1k` reads it. Shards in WebDataset's format are read, too:
@@ -962,18 +961,18 @@ print(
 # %% [markdown]
 # ### The 1,300
 #
-# They come from a public set for checking quantized networks, squeezed to 227 × 227
+# These photographs come from a public set for checking quantized networks, squeezed to 227 × 227
 # pixels, and show 725 of the thousand classes. ViT-Ti/16 is right about 83% of them, where
 # timm's list has 75.5% for all 50,000. So they can't tell you whether your code gets the
 # published number. On the whole set, the second look may change more or less than here.
 #
 # ### What the thousandth learned
 #
-# Its own thousand it has learned by heart. The test photographs are a thousand of these
-# 1,300, and it's right about 267. Two more runs get 272 and 259. (We chose the learning rate
-# on other photographs.) That's few beside the 81% of the same network with its old head, but the
-# new head began at zero, and a single photograph of each class is all it has learned from.
-# This can't tell you how good the real run will be: all of the network but its head had
+# The network has learned its own thousand by heart. Its test photographs are a thousand of these
+# 1,300, and it's right about 267. Two more runs get 272 and 259. (All three ran at 128 pixels, with a
+# rate of 0.03, chosen on other photographs.) That's few beside the 83% of the 1,300 that the same
+# network gets with its old head at 224 pixels. But the new head began at zero, and a single photograph
+# of each class is all it has learned from. This can't tell you how good the real run will be: all of the network but its head had
 # learned from ImageNet's labels before.
 #
 # ### Stricter tests
@@ -1082,7 +1081,7 @@ for name, words in recorded.items():
 # 3. Colours in another range, and the same photographs in every process: you can't know how
 #    fast their losses should fall. Sorted by class shows as bumps that could be bad luck.
 # 4. In the first epoch every photograph is the first of its class, and probably the head favours
-#    those it has seen. From then on, the network has seen each of them before.
+#    the classes it has seen. From then on, the network has seen every photograph before.
 # 5. For *what is it?*, if you can do without the last four to thirteen points. Not for *how
 #    many* or *where*.
 #

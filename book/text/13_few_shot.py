@@ -116,14 +116,14 @@ figures.show(
 
 # %% [markdown]
 # Even the two mistakes make sense: a foil tray has found a plastic one, and a clear plastic
-# tray a glass jar. So the network puts what looks alike close together, and often
+# tray has found a glass jar. So the network puts what looks alike close together, and often
 # that's the same material.
 #
 # ## The nearest mean
 #
-# One odd photograph among your thirty can mislead you, so let's average: take the mean of
-# your five cardboards, the mean of your five glasses and so on, and assign a new photograph
-# to the nearest mean.
+# To name a new photograph, you could find the closest of your thirty. But a single photograph
+# can be odd, so let's average: take the mean of your five cardboards, the mean of your five
+# glasses and so on, and assign the new photograph to the nearest mean.
 
 
 # %%
@@ -185,8 +185,7 @@ figures.show(*few_shot.two_numbers())
 #
 # ## Four photographs and a pencil
 #
-# For four photographs, let's find weights that give glass a score of 1 and paper a score of
-# −1.
+# For four photographs, let's find weights that give glass a score of 1 and paper −1.
 #
 # | | first | second | target |
 # |---|---|---|---|
@@ -221,9 +220,8 @@ figures.show(*few_shot.two_numbers())
 #
 # $$ \mathbf{w} = (X^\top X + \lambda I)^{-1} X^\top \mathbf{y} $$
 #
-# This is ridge regression, or *regularised least squares*: it makes the squared errors small,
-# but large weights cost extra. $I$ has ones on its diagonal and zeros elsewhere. In code,
-# $X^\top$ is `x.mT` and $\lambda$ is `l2`.
+# This is ridge regression, or *regularised least squares*. $I$ has ones on its diagonal and
+# zeros elsewhere. In code, $X^\top$ is `x.mT` and $\lambda$ is `l2`.
 
 # %% [markdown] tags=["predict"]
 # Take a pencil: for our four photographs, $X^\top X$ is 4 on the diagonal and 0 elsewhere, and
@@ -265,8 +263,7 @@ def whiten(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 # %% [markdown]
 # The weight of that 100 works like the bias of a linear layer: it raises or lowers all the
 # scores of a class. Because 100 is large, a tiny weight is enough, and $\lambda$ hardly holds
-# it back. (`double` computes with more digits, because solving equations magnifies rounding
-# errors.) Now the formula:
+# it back. (`double` keeps rounding errors small.) Now the formula:
 
 
 # %%
@@ -318,8 +315,8 @@ assert round(right, 6) == round(100 * fewshot_accuracy(*few, *test), 6)
 print("check: the formula holds, and the accuracy is the package's")
 
 # %% [markdown]
-# The same as at the top. But with five per class, that algebra has gained us nothing over
-# the mean.
+# The same as at the top. But with five per class, that algebra has gained us nothing over the
+# mean.
 #
 # ## When you have more
 #
@@ -368,12 +365,12 @@ print(f"nearest mean of whitened numbers, 75 per class: {whitened:.0%}")
 #
 # Whitening alone hardly helps the mean, so the advantage comes from the weights. They let
 # useful numbers count more, and two numbers that always say the same can share a weight,
-# where a distance counts both.
+# while a distance counts both.
 #
 # ## What's λ for?
 #
 # In the pencil example $\lambda$ only made the scores smaller. So why does our code take
-# $2^{10} = 1024$? The paper's authors always do, but scikit-learn's `RidgeClassifier` takes 1
+# $2^{10} = 1024$? The authors' code always does, but scikit-learn's `RidgeClassifier` takes 1
 # unless you say otherwise. We've repeated the ten draws with $\lambda = 1$, and with five per
 # class that costs three points.
 
@@ -424,8 +421,9 @@ for shots in (10, 25, 32):
 #
 # ## Your own, in seconds
 #
-# Now for something you can keep. Whitening and weights are both linear, so they fit into one linear layer, and that's all a head is. Take one class,
-# with weights $\mathbf{w}$, and $b$ for the column of 100. Its score is
+# Now for something you can keep. Whitening and weights are both linear, so they fit into one
+# linear layer, and that's all a head is. Take one class, with weights $\mathbf{w}$ for the 192
+# numbers, and $b$ for the column of 100. Its score is
 #
 # $$ \frac{\mathbf{x} - m}{s} \cdot \mathbf{w} + 100\,b = \mathbf{x} \cdot \frac{\mathbf{w}}{s} + \left(100\,b - m \cdot \frac{\mathbf{w}}{s}\right) $$
 #
@@ -487,8 +485,7 @@ for part, third in thirds.items():
 
 # %% [markdown]
 # It's 17, and of the twenty with the smallest lead only 7 are right. (That's one draw.) Here
-# are both ends of the list under the network's answers. A wrong one is red, with the truth
-# in brackets:
+# are both ends of the list. A wrong answer is red, with the truth in brackets:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 rows = [*order[:5].tolist(), *order[-5:].tolist()]
@@ -504,8 +501,8 @@ figures.show(
 
 # %% [markdown]
 # If you can live with three mistakes in twenty, let the network sort what it's sure of and
-# sort the rest yourself. Each photograph you sort is one more for `learn`. With thirty more,
-# you'd have the ten per class in `waste.train`:
+# sort the rest yourself. Each photograph you sort is one more for `learn`. `waste.train` has
+# thirty more, which makes ten per class:
 
 # %% tags=["nbval-ignore-output"]
 more = learn(waste.train)
@@ -599,8 +596,8 @@ figures.show(
 # %% [markdown]
 # Fifteen little pictures, and a network that sorted rubbish a minute ago names blood cells
 # in other pictures. (It doesn't find them: people drew the boxes.) Always saying "red
-# cell" would be right four times in five. But in this draw it gets every white cell and
-# every platelet right as well.
+# cell" would be right four times in five. But in this draw the network gets every white cell
+# and every platelet right as well.
 #
 # Do you need a ViT for that? Here's the nearest mean again, this time of something you
 # could measure yourself: the average colour or the size of those fifteen cells.
@@ -629,7 +626,7 @@ for words, part in {"colour": slice(3), "size": slice(3, 4)}.items():
 
 # %% [markdown]
 # A ruler alone does as well! But you have to think of the ruler. `learn` needs only
-# examples, and it wasn't given the size.
+# examples, and it wasn't given the size: every cell is scaled to fill its square.
 #
 # Now take your own: your two cats, screws and nails, your mug and your neighbour's. Make a
 # folder `things`, and in it two folders, each with a thing's name and five photographs of it:

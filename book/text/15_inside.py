@@ -8,7 +8,7 @@ import vitedu
 # # Looking inside
 #
 # You have a trained Vision Transformer, and it's right about most photographs. But what
-# does it *do* in there? Let's begin with a simple question to each of its heads: how far
+# does it *do* in there? Let's begin by asking each of its heads a simple question: how far
 # away do you look?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
@@ -162,7 +162,7 @@ print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 #
 # ## A single neuron
 #
-# The corners' tokens are odd in another way, too. Look how *long* they are, as vectors:
+# The corners' tokens are odd in another way. Look how *long* they are, as vectors:
 
 # %%
 tokens, lengths = model.embed(images), []
@@ -185,7 +185,7 @@ shares = [x[..., CORNERS - 1].sum(dim=-1).mean().item() for x in given]
 figures.show(*inside.growth(long, shares))
 
 # %% [markdown]
-# In block 8 they explode. From then on they're twenty to forty times as long as a typical
+# In block 8 they explode. From then on they're more than twenty times as long as a typical
 # token, and a little later they get more than half of the patches' attention. Let's call them
 # *giants*: tokens more than four times as long as the median token.
 #
@@ -217,11 +217,10 @@ for neuron in at_corners.topk(3).indices.tolist():
 # A single neuron! On these photographs, neuron 417 says "I'm a corner", loudly, and is silent
 # everywhere else.
 #
-# Does the network need it? We silenced it, by setting its column in the second matrix to zero,
-# on a thousand photographs, one for each class of ImageNet. We also dropped the four corner
-# tokens before the first block, so that nobody could look at them, and, to compare, four
-# patches around the middle. Here's what each change adds to the loss, which is 0.69 to begin
-# with:
+# Does the network need it? We silenced it by setting its column in the second matrix to zero.
+# We also dropped the four corner tokens before the first block, so that nobody could look at
+# them, and, for comparison, four patches around the middle. On a thousand photographs, one for
+# each class of ImageNet, the loss was 0.69 before. Here's what each change adds to it:
 
 # %% tags=["hide-input"]
 seen = results.read("inside-photographs")["metrics"]
@@ -255,7 +254,7 @@ costs(
 # position be enough?
 #
 # Let's give the network nothing else. We paint all 196 patches grey: each shows the *mean
-# patch*, the average of our photographs' patches.
+# patch*, the average of our five photographs' patches.
 
 # %% tags=["hide-input"]
 embedded = model.embed(images)
@@ -550,8 +549,8 @@ print("checked: apart from the corners, both maps are nearly the same")
 # spoon; the top of the rocket. For the astronaut it's her collar, but also the helmet and the
 # right edge.
 #
-# Is that really where the answers came from? Take away the brightest quarter, or a random one
-# (a mean of ten):
+# Is that really where the answers came from? Take away the brightest quarter, or a random
+# quarter (a mean of ten tries):
 
 # %% tags=["hide-input"]
 asked, order = images[SHOWN], cleared[SHOWN].flatten(1)
@@ -573,7 +572,7 @@ figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
 # Each time the bright patches cost far more than random ones. (Here grey doesn't mean painted:
 # no token may look at these patches.)
 #
-# Now take a photograph of yours. `vitedu explain photo.jpg --out page` puts its answers, maps,
+# Now try a photograph of your own. `vitedu explain photo.jpg --out page` puts its answers, maps,
 # distances and removal test on a page.
 #
 # And on the way here, you've moved four giants out of the picture, in a network that was
@@ -584,8 +583,8 @@ figures.show(*inside.removed(asked / 2 + 0.5, gone, answers, rows))
 # 1. If a number looks impossible, like "farther than everywhere", chase it. It led us to four
 #    tokens and a single neuron that nobody had designed.
 # 2. A beautiful map proves nothing. Take away what it shows, and see whether the answer
-#    falls.
-# 3. What you find inside a network is what *this* training on *these* data led to. In others,
+#    falls apart.
+# 3. What you find inside a network comes from *its* training on *its* data. In other networks,
 #    the giants sit somewhere else.
 #
 # **Five questions** ([answers](#Solutions))
@@ -664,6 +663,9 @@ ways = {
 figures.show(*inside.distances(ways, UNIFORM))
 
 # %% [markdown]
+# Without the scaling the dots sink, most of all in the first block. Without the corners, no head
+# looks farther than everywhere.
+#
 # ### What does the first layer look for?
 #
 # The paper's Figure 7 begins with the very first thing that happens to a patch:
@@ -767,20 +769,20 @@ for name, row in record.items():
 figures.show(*inside.crosses(shown, columns=2))
 
 # %% [markdown]
-# Here are those four, each of its first seed. Reading nineteen digits of twenty apparently
-# doesn't take a map of the sheet.
+# Here are the tables of those four, each from its first seed. Reading nineteen digits out of
+# twenty apparently doesn't take a map of the sheet.
 #
 # ### More digits, and a ResNet in front
 #
 # Do heads learn to look near, and does that take data? Raghu et al. (below) found so for
-# large models: with less data, the first heads don't learn it. And the paper's Figure 11
+# large models: with less data, the first heads don't learn it. And the paper
 # says that very local heads are rarer in a hybrid. We test both on MNIST's digits, and the first
 # on drawn shapes, too. Photographs would take far too long.
 #
 # We trained ViTs of three blocks on 300, 3,000 and 55,000 digits, 600 steps each, and a
 # hybrid: the same three blocks behind a small ResNet that also makes a grid of 7×7
 # tokens. Each network has its own learning rate, chosen on other digits, and three seeds.
-# A head that looks everywhere equally would have 14.4 pixels here.
+# A head that looks everywhere equally would be at 14.4 pixels here.
 
 # %% tags=["hide-input"]
 grown = results.read("inside-locality")["metrics"]
@@ -800,15 +802,15 @@ for name, by_seed in first.items():
     print(f"{words:25} {by_seed.mean():.1f} ± {by_seed.std():.1f} over seeds")
 
 # %% [markdown]
-# Both show here, in small, though on digits the first is only a hint, just under three errors. From
-# 300 digits the first block's heads look nearly everywhere; from ten times as many they look a
-# pixel nearer, and a hundred and eighty times as many add nothing to that mean. Behind the ResNet
-# they look everywhere alike, as far as the mean can tell, though the hybrid is the best of the
-# four: whatever is local has been done before them.
+# Both show here on a small scale, though on digits the first is only a hint, just under three
+# errors. From 300 digits the first block's heads look nearly everywhere; from ten times as many
+# they look a pixel nearer, and a hundred and eighty times as many add nothing to that. Behind the
+# ResNet they look everywhere equally, as far as the mean can tell, though the hybrid is the best
+# of the four: perhaps whatever is local has been done before them.
 #
 # And the drawn shapes of [chapter 14](14_resnets.ipynb)? ViTs of two blocks saw 1,000, 10,000
 # and 100,000 of them for 2,000 steps, three seeds each. Their grid has 8×8 tokens, and a head
-# that looks everywhere equally would have 33.1 pixels.
+# that looks everywhere equally would be at 33.1 pixels.
 
 # %% tags=["hide-input"]
 for name, row in results.read("inside-locality-shapes")["metrics"].items():
@@ -824,7 +826,8 @@ for name, row in results.read("inside-locality-shapes")["metrics"].items():
 # It's the same picture: ten times as many shapes bring the first block a pixel nearer, and a
 # hundred times as many add nothing to the block's mean. Apparently digits and shapes can be
 # told apart without local heads, by networks as small as these. In ViT-Ti/16, which has
-# learned from fourteen million photographs, you've seen heads that look at the next patch.
+# learned from fourteen million photographs, you've seen heads that look only a patch and a half
+# away, on average.
 #
 # ### Follow the mixing
 #

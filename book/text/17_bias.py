@@ -150,7 +150,7 @@ compared(
 # Why? Off the grid, a glyph can lie in sixteen ways relative to the blue lines (four across, four
 # down), and it's cut into up to four pieces. For the ViT it's as if there were sixteen alphabets,
 # and it has to find out by itself that they're one. A convolution has the same weights
-# everywhere, so a glyph that it knows in one place, it should know in all.
+# everywhere, so if it knows a glyph in one place, it should know it in all.
 #
 # ## The same, or different?
 #
@@ -236,9 +236,9 @@ print("checked: all of them on the grid; off it only with every window")
 # inductive bias, too: *any two tokens can be compared, wherever they are, and always by the same
 # weights.* Does it help a network that has to learn the puzzle?
 #
-# It does! From three hundred pictures, our ViT gets 97% of new ones right. The ResNet knows its
-# three hundred by heart, too, but it gets only 53% of new ones. *Now the ResNet needs more data*,
-# about three times as much. Comparing is [hard for it](#Why-a-ResNet-finds-it-hard).
+# It does! Give our ViT and the ResNet three hundred pictures, and both learn them by heart. But the
+# ViT gets 97% of new ones right, the ResNet only 53%. *Now the ResNet needs more data*, about three
+# times as much. Comparing is [hard for it](#Why-a-ResNet-finds-it-hard).
 #
 # So the ViT is quick to learn this puzzle. But has it learned to compare, or only these sixteen
 # glyphs? We'll come back to that.
@@ -261,8 +261,8 @@ print("checked: all of them on the grid; off it only with every window")
 compared({"ViT, 10,000 pictures": "vit-same-off-10k"})
 
 # %% [markdown]
-# Little more than half! It hasn't learned even the ten thousand that it has. If you'd seen only the
-# right column, you'd have collected more for nothing. So let's be patient instead. Here's the ViT
+# Little more than half! It hasn't even learned the ten thousand it has. If you'd seen only the
+# right column, you'd have collected more for nothing. So let's be patient. Here's the ViT
 # after 1,200 steps, as before, and after four times as many. The dashed lines are its own pictures,
 # and *fresh* means that it never sees one twice:
 
@@ -335,10 +335,9 @@ for stride in (4, 2, 1):
 # them](#Patches-that-overlap,-and-smaller-ones). There's a better way: let convolutions go over the
 # picture first, and hand what they've found to attention. That's a *hybrid* ([chapter
 # 14](14_resnets.ipynb)): our ResNet, with a single ViT block in place of its last block. It still
-# has sixteen tokens, but each has looked [21 pixels across](#What-the-ResNet-sees) instead of four.
+# has sixteen tokens, but each sees a window [21 pixels wide](#What-the-ResNet-sees) instead of four.
 #
-# All three networks cost about as much, and each has learned from ten thousand pictures in 1,200
-# steps:
+# All three cost about as much, and have learned from ten thousand pictures in 1,200 steps:
 
 # %% tags=["hide-input"]
 compared({NAMES[each]: f"{each}-same-off-10k" for each in NAMES})
@@ -351,9 +350,9 @@ print("checked: two of the ResNet's runs learn it, and one doesn't")
 # %% [markdown]
 # The hybrid gets nine in ten right, in a quarter of the steps that took the ViT to 73%!
 #
-# The ResNet's errors are large because one of its three runs tosses a coin. The other two do even
-# better than the hybrid, without any attention. So what the ViT lacks, it seems, is somebody to
-# *read* the glyphs for it.
+# The ResNet's ± is large because one of its three runs only guesses at new pictures. The other
+# two do even better than the hybrid, without any attention. So what the ViT lacks, it seems, is
+# somebody to *read* the glyphs for it.
 #
 # But have they learned to compare, or only these sixteen glyphs? Here are all three on the grid,
 # after ten thousand pictures, with glyphs they know and with a second alphabet:
@@ -402,8 +401,8 @@ print("checked: the hybrid is close; the ResNet compares from 3 times as many")
 
 
 # %% [markdown]
-# On the upper left, three hundred pictures are enough for everybody. On the upper right, the ViT
-# needs the most pictures, and on the lower left the ResNet does. On the lower right, more pictures
+# At the top left, three hundred pictures are enough for everybody. At the top right, the ViT needs
+# the most, and at the bottom left, the ResNet does. At the bottom right, more pictures
 # don't help the ViT: it's short of steps.
 #
 # So does a ViT need more pictures? *To find a glyph anywhere, yes. To compare two that it knows, on
@@ -414,8 +413,8 @@ print("checked: the hybrid is close; the ResNet compares from 3 times as many")
 # it's never more than three points behind the better of the other two.
 #
 # So much for puzzles. In the paper's Figure 4, a ResNet leads after nine million photographs, and a
-# ViT from ninety million on. On our [drawn shapes](#Do-the-lines-cross?), the ResNet keeps its
-# lead.
+# ViT from ninety million on. On our [drawn shapes](#Do-the-lines-cross?), the ResNet still leads
+# at a hundred thousand.
 #
 # ## A cat in 196 pieces
 #
@@ -474,7 +473,7 @@ print("pieces: ", says(pieces))
 # %% [markdown]
 # A coral reef! There are eyes and fur, but no cat's face.
 #
-# Yet what has changed for the ViT? Where its patches are, it knows only from the 196 rows of its
+# Yet what has changed for the ViT? It knows where its patches are only from the 196 rows of its
 # table of positions. So let's put those rows in the same new order.
 
 # %% [markdown] tags=["predict"]
@@ -521,11 +520,11 @@ for name, photograph in others.items():
 figures.show(*bias.jumbled(jumbled))
 
 # %% [markdown]
-# That's a trained ViT. A new one begins with a random table, so it does just as well with [digits
-# in pieces](#Digits-in-pieces). A ResNet misses the neighbours: it loses three points, but stays
-# ahead of the ViT.
+# That's a trained ViT. A new one begins with a random table, so it learns [digits in
+# pieces](#Digits-in-pieces) as well as whole ones. A ResNet misses the neighbours: it loses
+# three points, but stays ahead of the ViT.
 #
-# Try a photograph of yours: `vitedu.preprocess(model, "mine.jpg")` in the place of `cat`.
+# Try a photograph of yours: `vitedu.preprocess(model, "mine.jpg")` in place of `cat`.
 #
 # ## What to take with you
 #
@@ -731,8 +730,7 @@ for row in ("vit-same-300", "resnet-same-1k", LONG, LONGER):
     print(f"{row:30}{', '.join(parts)}")
 
 # %% [markdown]
-# None of them only counts: even pairs are right about as often as odd ones. Comparing turned out to
-# be easier.
+# None of them only counts: even pairs are right about as often as odd ones.
 #
 # ### Glyphs that it has never met
 #
@@ -761,7 +759,7 @@ print(f"one head, no pictures{share(others):>51.1%}")
 # got 84%. That's no more than the ViT gets after as many. The hybrid gets at least 80% in every
 # run, from a thousand pictures on.
 #
-# Anywhere, after ten thousand pictures, the hybrid is right in 83%. The two of the ResNet's runs
+# Anywhere, after ten thousand pictures, the hybrid gets 83% right. The two of the ResNet's runs
 # that got going reach 85% and 86%, and the third one 51%.
 
 # %% tags=["hide-cell", "nbval-check-output"]
@@ -952,8 +950,8 @@ assert min(long["resnet-3k"]["per_seed"]) > max(long["vit-10k"]["per_seed"])
 print("checked: from 10,000 on no lack of shapes; size, early stopping, steps")
 
 # %% [markdown]
-# Ours don't cross: the ResNets are ahead everywhere, and with few shots still by twenty points or
-# more at a hundred thousand. Do the ViTs need more shapes? You know by now where to look. Up to
+# Ours don't cross: the ResNets are ahead everywhere, and with few shots still by about twenty points
+# or more at a hundred thousand. Do the ViTs need more shapes? You know by now where to look. Up to
 # three thousand, yes. But from ten thousand on, they're hardly better with their own, so it's
 # probably steps again: in [chapter 14](14_resnets.ipynb), a similar ViT that looks three times as
 # long at ten thousand shapes gets 98.6% of new ones.
@@ -1017,8 +1015,8 @@ print("(3k, 30k, and 20 M on 100k: NVIDIA H100)")
 # 1. The first probably has too few pictures. The second needs more steps, or another rate or network.
 # 2. What the lazy answer gets, and whether there's a shortcut.
 # 3. A convolution uses the same weights at all places, attention for all pairs of places.
-# 4. Each of its tokens has looked 21 pixels across, so it can show a whole glyph. Most of the ViT's
-#    show pieces.
+# 4. Each of its tokens sees a window 21 pixels wide, so it can show a whole glyph. A
+#    token of the ViT hardly ever does.
 # 5. Nothing for the new one, if its table of positions is random. The trained one is lost,
 #    until you shuffle its table, too.
 #

@@ -173,11 +173,10 @@ forward = macs(vit_config("ViT-L/16"))  # the size of its head hardly matters
 print(f"{forward / 1e9:.1f} billion multiply-adds")
 
 # %% [markdown] tags=["predict"]
-# That's one photograph, and forward only. Training saw each fourteen times, and it also goes
-# [backward](08_scale.ipynb).
+# That's one photograph, and forward only. Training saw every photograph fourteen times, and each
+# time it went [backward](08_scale.ipynb), too.
 #
-# **By how much do you multiply the multiply-adds of a forward pass to get the FLOPs of
-# training?**
+# **Each time, how many FLOPs did training take for every multiply-add of the forward pass?**
 
 # %%
 images = 303e6 * 14
@@ -247,8 +246,8 @@ print("checked: the record of the package says the same")
 # ## Is the interval itself honest?
 #
 # We cut off a tenth of the draws, so such an interval should contain the truth nine times in ten.
-# Does it? Nobody knows the truth about the real table. But we can invent tables whose truth we
-# know.
+# Does it? Nobody knows the truth about the real table. But we can rehearse on invented tables,
+# whose truth we know.
 #
 # Say that our two lines *are* the truth, so that four is the right answer. Keep the compute of
 # every network, and throw its error off the line at random, about as far as the real ones are
@@ -328,7 +327,7 @@ print("checked: less than 90%, and none of the wider ones reaches one")
 # exaFLOPs?
 
 # %% [markdown] tags=["predict"]
-# **On which of them does a ResNet need the most times a ViT's compute?**
+# **On which of them is a ViT's advantage the largest?**
 #
 # * ImageNet
 # * CIFAR-100
@@ -390,9 +389,9 @@ print("checked: about three times without Flowers, six without ImageNet")
 # ## Left of the table
 #
 # Table 6 begins at 50 exaFLOPs. What about networks that you and I can afford? Here are three runs
-# of each family on 100,000 drawn shapes ([chapter 17](17_bias.ipynb)), at four sizes. Each saw
-# every picture five times, at the learning rate that was best on other shapes. We compare losses,
-# not errors.
+# of each family on 100,000 drawn shapes ([chapter 17](17_bias.ipynb)), at four sizes, in
+# millions of multiply-adds per picture. Each network saw every picture five times, with the
+# learning rate that was best on other shapes. We compare losses, not errors.
 
 # %% [markdown] tags=["predict"]
 # That's about twenty to a hundred *tera*FLOPs a run, at most about two millionths of what the
@@ -485,8 +484,8 @@ print(f"checked: the lines meet at {meet:,.0f} exaFLOPs, and not on our side")
 #
 # ## The sentence, with its error
 #
-# Here's the mean of the five sets with both intervals, up to where the ResNets run out. The two
-# squares are the real pairs that you've met.
+# Here's the factor on the mean of the five sets, with both intervals, up to where the ResNets run
+# out. The two squares are the real pairs that you've met.
 
 # %% tags=["hide-input"]
 budgets = torch.linspace(math.log(55), math.log(1200), 40).double().exp()
@@ -511,8 +510,9 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 # > exaFLOPs, or anything from 2.5 to 6.4 (right nine times in ten, in our rehearsal). By itself,
 # > ImageNet says two, and Flowers 44. At our size, on drawn shapes, it's the ViT that needs more.
 #
-# Yours is less quotable, but you know what every word rests on: thirteen runs, five data sets, and
-# an interval that you've put to the test. Now you can bet.
+# Yours is less quotable, but you know what every word rests on, and you've put its interval to the
+# test. So place your bet. With JFT's photographs and a budget like the table's, we'd take the ViT
+# over the ResNet. With drawn shapes and a hundred teraFLOPs, we'd take the ResNet.
 #
 # ## What to take with you
 #

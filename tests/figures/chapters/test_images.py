@@ -48,13 +48,13 @@ def test_answers_are_bars_of_their_shares():
     assert alt == f"Noise. The model's answers as bars: {SAID}"
 
 
-def test_numbered_rows_are_those_of_patchify_in_one_colour_with_the_image():
+def test_numbered_patches_are_those_of_patchify_in_one_colour_with_the_image():
     image = torch.arange(2 * 4 * 4).reshape(2, 4, 4)
     figure, alt = images.numbered(image, 2)
     (axes,) = figure.axes
     written = words(axes)
     rows = patchify(image[None], 2)[0]
-    place = written.index("one row per patch") + 1
+    place = written.index("flat patches") + 1
     assert [int(each) for each in written[place:]] == rows.flatten().tolist()
     assert ", ".join(map(str, rows[0].tolist())) in alt
     numbers = [each for each in written if each.isdigit()]
@@ -105,14 +105,21 @@ def test_a_question_s_row_has_the_patches_that_answer_most_and_least():
     }
     picture = torch.arange(64.0).reshape(1, 8, 8).expand(3, 8, 8) / 63
     figure, _ = images.questions(rows, picture, 5, "Two kernels.")
-    expected = ["warm", "yes: +1.0", "no: \N{MINUS SIGN}3.0", "all patches"]
-    assert titles(figure)[:4] == expected
+    _, whole, everyone, yes, no, *others = figure.axes
+    expected = ["warm", "the picture", "all answers"]
+    expected += ["yes +1.0", "no \N{MINUS SIGN}3.0", "right"]
+    assert titles(figure)[:6] == expected
     # row 0, column 1 says yes; row 1, column 0 says no
-    for axes, first in zip(figure.axes[1:3], (4, 32), strict=True):
+    for axes, first in ((yes, 4), (no, 32)):
         drawn = axes.images[0].get_array()
         assert drawn.shape == (4, 4, 3)
         assert float(drawn[0, 0, 0]) == pytest.approx(first / 63, abs=1 / 30)
-    assert [x.images[0].get_clim() for x in figure.axes[3:8:4]] == [(-5, 5)] * 2
+    for axes, side in ((whole, 4), (everyone, 1)):
+        corners = [frame.get_xy() for frame in axes.patches]
+        right, below = (side - 0.5, -0.5), (-0.5, side - 0.5)
+        assert corners == [right, right, below, below]
+    scales = [axes.images[0].get_clim() for axes in (everyone, others[2])]
+    assert scales == [(-5, 5)] * 2
     # nothing is grey and the largest number is full colour
     kernel = torch.tensor([0.0, 0.5, -1.0]).reshape(3, 1, 1)
     assert images.around_grey(kernel).flatten().tolist() == [0.5, 0.75, 0.0]

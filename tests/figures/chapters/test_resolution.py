@@ -13,11 +13,12 @@ ERRORS = {112: 10.0, 224: 0.0, 288: 9.0, 384: 12.0}
 def test_a_photograph_is_cut_into_as_many_patches_as_its_title_says():
     pictures = [torch.rand(3, 32, 48), torch.rand(3, 64, 64)]
     figure, alt = resolution.cuts(pictures, ["oil\n1%", "rocket\n2%"])
-    left, right = figure.axes
-    assert left.get_title().endswith("\n6 patches")
-    assert right.get_title().endswith("\n16 patches")
+    *whole, left, right = figure.axes
+    titles = [axes.get_title().split("\n")[1] for axes in whole]
+    assert titles == ["6 patches", "16 patches"]
     assert len(left.lines) == 2 + 1 and len(right.lines) == 3 + 3
     assert [words(left), words(right)] == [["oil\n1%"], ["rocket\n2%"]]
+    assert right.get_xlim() == (64 * 0.375 - 0.5, 64 * 0.625 - 0.5)
     assert "32\N{MULTIPLICATION SIGN}48 pixels, 6 patches: oil 1%" in alt
 
 
@@ -92,10 +93,13 @@ def test_practice_shows_each_seed_and_their_mean():
 
 def test_maps_of_answers_share_a_scale():
     chances = {"cat": torch.rand(2, 6), "cup": torch.zeros(2, 6)}
-    figure, alt = resolution.where(torch.rand(2, 3, 32, 96), chances)
+    marked = {"cup": (slice(0, 1), slice(2, 5))}
+    figure, alt = resolution.where(torch.rand(2, 3, 32, 96), chances, marked)
     *panels, bar = figure.axes
     maps = panels[1::2]
     assert [axes.get_title() for axes in maps] == [*chances]
     assert {axes.images[0].get_clim() for axes in maps} == {(0, 0.8)}
     assert bar.get_xticklabels()[-1].get_text() == "80%"
-    assert alt.endswith("cat; cup.")
+    frames = [p.get_bbox().bounds for axes in panels for p in axes.patches]
+    assert frames == [(31.5, -0.5, 48, 16), (1.5, -0.5, 3, 1)]
+    assert alt.endswith("cat; cup (with an outline around some patches).")

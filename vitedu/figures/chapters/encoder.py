@@ -267,7 +267,7 @@ def parts(
         _photograph(figure, (width, height), place, 132, picture)
     for row, (network, said) in enumerate(guesses.items()):
         y = height - head - (row + 0.5) * high
-        words = network.replace("no ", "no\n", 1)
+        words = network.replace(" ", "\n", 1)
         label(axes, (left - 8, y), words, "black", 10, ha="right")
         for column, (name, share) in enumerate(said):
             corner = (left + column * wide + 2, y - high / 2 + 2)

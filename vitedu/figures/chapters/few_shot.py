@@ -179,7 +179,7 @@ def curves(
     bands = [_band(each) for each in by_shots.values()]
     lows, highs = zip(*bands, strict=True)
     look = {"color": CLASS, "alpha": 0.18, "lw": 0}
-    look["label"] = f"{name}, 8 of 10 draws"
+    look["label"] = f"{name}, middle 8 of 10 draws"
     axes.fill_between(shots, lows, highs, **look)
     axes.set_xscale("log")
     # beside a label of nearly the same number there's no room for another
@@ -255,7 +255,7 @@ def slide(
     Its colour is that of the name it was given; a wrong one is in red.
     """
     _, height, width = picture.shape
-    figure, axes = chart(WIDTH, WIDTH * height / width + 0.7)
+    figure, axes = chart(WIDTH, WIDTH * height / width + 0.95)
     draw_picture(axes, picture)
     axes.axis("off")
     names = list(dict.fromkeys(sorted(truths, key=truths.count, reverse=True)))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitedu.figures.charts import WIDTH, chart
 from vitedu.figures.palette import DARK, MAP, PATCHES, STREAM, TINTS
-from vitedu.figures.photos import LEVELS, draw_picture
+from vitedu.figures.photos import LEVELS, draw_picture, frame_patch
 from vitedu.figures.schematic import (
     TIMES,
     arrow,
@@ -80,7 +80,7 @@ def _draw_guesses(
 
 
 def numbered(image: Tensor, patch_size: int) -> "tuple[Figure, str]":
-    """An image (c, h, w) of whole numbers, above its flat patches as rows.
+    """An image (c, h, w) of whole numbers, above its flat patches.
 
     Each patch has one colour, above and below. Channels are drawn side by side.
     """
@@ -98,7 +98,7 @@ def numbered(image: Tensor, patch_size: int) -> "tuple[Figure, str]":
             for x in range(w):
                 number = int(image[channel, y, x])
                 _cell(axes, (left + x, y), number, y // p * columns + x // p)
-    label(axes, (0, h + 1.1), "one row per patch", DARK, ha="left")
+    label(axes, (0, h + 1.1), "flat patches", DARK, ha="left")
     for patch in range(n):
         y, x = patch // columns * p, patch % columns * p
         flat = image[:, y : y + p, x : x + p].permute(1, 2, 0).flatten()
@@ -107,7 +107,7 @@ def numbered(image: Tensor, patch_size: int) -> "tuple[Figure, str]":
     first = image[:, :p, :p].permute(1, 2, 0).flatten().tolist()
     alt = (
         f"Above, {c} channels of {h}x{w} numbers in {n} colours, one per "
-        f"patch; below, each patch as a row of {length}. The first row is "
+        f"patch; below, each as a flat patch of {length} numbers. The first is "
         f"{', '.join(str(int(number)) for number in first)}."
     )
     return figure, alt
@@ -177,8 +177,8 @@ def embedding(picture: Tensor, tokens: Tensor) -> "tuple[Figure, str]":
         label(axes, (227, y - 2), shape, color, 10.5, **look)
     alt = (
         "From top to bottom: a photograph x; three of its 196 patches, each "
-        "with the start of its flat row of pixels; the matrix E; and the same "
-        "three as tokens, each a flat row of grey cells. Beside each is its "
+        "with the start of its flat list of pixels; the matrix E; and the same "
+        "three as tokens, each a line of grey cells. Beside each is its "
         "symbol, its code and its shape: (1, 3, 224, 224), (1, 196, 768), "
         "(768, 192), (1, 196, 192)."
     )
@@ -257,35 +257,49 @@ def questions(
 
     A title's kernel (3, p, q) and its answers (gh, gw), one for each patch of
     `picture` (3, h, w). Beside the kernel are the patches with the highest and
-    the lowest answer, then all answers as a map. The maps share one scale,
-    printed once, from -limit to limit; what is beyond is drawn as the limit.
+    the lowest answer, one above the other, then the picture and all answers as
+    a map, with these two patches framed. The maps share one scale, printed
+    once, from -limit to limit; what is beyond is drawn as the limit.
     """
-    figure, grid = chart(WIDTH, 5, len(rows), 4, squeeze=False)
-    figure.get_layout_engine().set(wspace=0.06)
-    for axes in grid.flat:
-        axes.axis("off")
-    for panels, (title, (kernel, answered)) in zip(
-        grid, rows.items(), strict=True
-    ):
-        question, yes, no, everyone = panels
+    from matplotlib.figure import Figure
+
+    height = 1.72 * len(rows) + 0.75
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    grid = figure.add_gridspec(2 * len(rows), 4, width_ratios=(1, 0.42, 1, 1))
+    figure.get_layout_engine().set(wspace=0.04)
+    for row, (title, (kernel, answered)) in enumerate(rows.items()):
+        top, bottom = 2 * row, 2 * row + 1
+        both = slice(top, bottom + 1)
+        question = figure.add_subplot(grid[both, 0])
         question.imshow(around_grey(kernel).permute(1, 2, 0).numpy())
         question.set_title(title, fontsize=11)
-        p, columns = kernel.shape[-1], answered.shape[1]
-        for axes, word, place in (
-            (yes, "yes", answered.argmax()),
-            (no, "no", answered.argmin()),
-        ):
-            y, x = divmod(int(place), columns)
-            draw_picture(axes, picture[:, p * y :, p * x :][:, :p, :p])
-            number = f"{answered[y, x]:+.1f}".replace("-", "\N{MINUS SIGN}")
-            axes.set_title(f"{word}: {number}", fontsize=11)
+        whole = figure.add_subplot(grid[both, 2])
+        draw_picture(whole, picture)
+        everyone = figure.add_subplot(grid[both, 3])
         shown = everyone.imshow(
             answered.numpy(), cmap=MAP, vmin=-limit, vmax=limit
         )
-        everyone.set_title("all patches", fontsize=11)
+        if row == 0:
+            whole.set_title("the picture", fontsize=11)
+            everyone.set_title("all answers", fontsize=11)
+        p, columns = kernel.shape[-1], answered.shape[1]
+        for line, word, place in (
+            (top, "yes", answered.argmax()),
+            (bottom, "no", answered.argmin()),
+        ):
+            y, x = divmod(int(place), columns)
+            one = figure.add_subplot(grid[line, 1])
+            draw_picture(one, picture[:, p * y :, p * x :][:, :p, :p])
+            number = f"{answered[y, x]:+.1f}".replace("-", "\N{MINUS SIGN}")
+            one.set_title(f"{word} {number}", fontsize=11)
+            lines = (("black", 2.6), ("white", 1.3))
+            frame_patch(whole, (y, x), p, lines)
+            frame_patch(everyone, (y, x), 1, lines)
+    for axes in figure.axes:
+        axes.axis("off")
     figure.colorbar(
         shown,
-        ax=grid,
+        ax=figure.axes,
         location="bottom",
         aspect=40,
         shrink=0.8,

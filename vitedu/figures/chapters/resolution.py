@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PATCH = 16  # pixels
 MUCH = 0.8  # of a patch's answer: as bright as all
-FEW = 224  # with more pixels a side, the patches' edges are drawn fainter
+PART = ((0.375, 0.625), (0.25, 0.5))  # of width and height: shown enlarged
 # a small hill, whose middles between neighbours are whole numbers again
 HILL = ((0, 4, 0), (4, 8, 4), (0, 4, 0))
 LARGER_HILL = (
@@ -52,35 +52,48 @@ LARGER_HILL = (
 def cuts(
     pictures: Sequence[Tensor], answers: Sequence[str]
 ) -> "tuple[Figure, str]":
-    """One photograph in several sizes (3, h, w), cut; below each its answer.
+    """One photograph in several sizes (3, h, w); below each its answer.
 
-    The lines are the patches' edges. All panels are equally large, so the
+    Below each photograph is the framed part of it, enlarged and cut: the lines
+    are the patches' edges. All panels show the same part of the scene, so the
     patches of a larger picture look smaller.
     """
     aspect = max(picture.shape[1] / picture.shape[2] for picture in pictures)
-    height = WIDTH / len(pictures) * aspect + 0.95  # inches; words are the rest
-    figure, panels = chart(WIDTH, height, 1, len(pictures), squeeze=False)
+    height = 2 * WIDTH / len(pictures) * aspect + 0.85  # the rest is words
+    figure, panels = chart(WIDTH, height, 2, len(pictures), squeeze=False)
+    figure.set_layout_engine("compressed")
     told = []
-    for axes, picture, answer in zip(panels[0], pictures, answers, strict=True):
-        draw_picture(axes, picture)
-        axes.axis("off")
+    for (whole, part), picture, answer in zip(
+        panels.T, pictures, answers, strict=True
+    ):
+        draw_picture(whole, picture)
+        draw_picture(part, picture)
+        whole.axis("off")
         _, height, width = picture.shape
-        look = {
-            "color": TINTS[PATCHES],
-            "linewidth": 0.6 * (FEW / max(FEW, width)) ** 2,
-            "alpha": FEW / max(FEW, width),
-        }
+        (left, right), (top, bottom) = (
+            (low * side - 0.5, high * side - 0.5)
+            for (low, high), side in zip(PART, (width, height), strict=True)
+        )
+        frame = {"color": TINTS[PATCHES], "linewidth": 1.5}
+        across, down = [left, right, right, left], [top, top, bottom, bottom]
+        whole.fill(across, down, fill=False, **frame)
+        look = {"color": TINTS[PATCHES], "linewidth": 0.8}
         for edge in range(PATCH, width, PATCH):
-            axes.axvline(edge - 0.5, **look)
+            part.axvline(edge - 0.5, **look)
         for edge in range(PATCH, height, PATCH):
-            axes.axhline(edge - 0.5, **look)
+            part.axhline(edge - 0.5, **look)
+        part.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
         size = f"{height}{TIMES}{width} pixels"
         number = f"{height // PATCH * (width // PATCH)} patches"
-        axes.set_title(f"{size}\n{number}", fontsize=11, color=PATCHES)
-        below = {"ha": "center", "va": "top", "transform": axes.transAxes}
-        axes.text(0.5, -0.04, answer, fontsize=11, weight="bold", **below)
+        whole.set_title(f"{size}\n{number}", fontsize=11, color=PATCHES)
+        below = {"ha": "center", "va": "top", "transform": part.transAxes}
+        part.text(0.5, -0.04, answer, fontsize=11, weight="bold", **below)
         told.append(f"at {size}, {number}: {' '.join(answer.split())}")
-    alt = "One photograph, cut into patches of 16 pixels. "
+    alt = (
+        "One photograph in several sizes, and below each the same part of it, "
+        "enlarged and cut into patches of 16 pixels: the larger the size, the "
+        "less of the scene a patch covers. "
+    )
     return figure, f"{alt}{'; '.join(told)}."
 
 
@@ -305,12 +318,15 @@ def _step(axes: "Axes", y: float, *code: str) -> None:
 
 
 def where(
-    pictures: Tensor, chances: Mapping[str, Tensor]
+    pictures: Tensor,
+    chances: Mapping[str, Tensor],
+    marked: Mapping[str, tuple[slice, slice]],
 ) -> "tuple[Figure, str]":
     """Photographs, and beside each its patches' chance of some classes.
 
     The pictures are (n, 3, h, w) in 0..1, the chances (gh, gw) each, on one
-    scale from 0 to `MUCH`.
+    scale from 0 to `MUCH`. The rows and columns `marked` for a map have an
+    outline, there and in its photograph.
     """
     rows, _, height, width = pictures.shape
     inches = rows * (WIDTH / 2 * height / width + 0.3) + 0.6
@@ -323,6 +339,13 @@ def where(
         draw_picture(left, picture)
         shown = right.imshow(each.numpy(), cmap=MAP, vmin=0, vmax=MUCH)
         right.set_title(name, fontsize=11)
+        if name in marked:
+            down, across = marked[name]
+            for axes, side in (left, PATCH), (right, 1):
+                corner = [part.start * side - 0.5 for part in (across, down)]
+                size = [(p.stop - p.start) * side for p in (across, down)]
+                look = {"facecolor": "none", "edgecolor": "white"}
+                rectangle(axes, corner, size, linewidth=1.5, **look)
     bar = figure.colorbar(
         shown,
         ax=panels,
@@ -334,7 +357,12 @@ def where(
     ticks = [MUCH * quarter / 4 for quarter in range(5)]
     bar.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
     bar.set_label("probability of these names, added up", fontsize=11)
-    listed = "; ".join(chances)
+    listed = "; ".join(
+        f"{name} (with an outline around some patches)"
+        if name in marked
+        else name
+        for name in chances
+    )
     return figure, f"Photographs and maps of their patches' answers: {listed}."
 
 
@@ -420,13 +448,15 @@ def practice(
     listed, ticks = [], []
     for row, ((learned, tested), seeds) in enumerate(found.items()):
         mean = sum(seeds) / len(seeds)
-        color = PATCHES if learned == tested else CLASS
-        axes.plot([mean] * 2, [row - 0.3, row + 0.3], color=color, linewidth=4)
+        look = {"color": STREAM, "linewidth": 4}
+        axes.plot([mean] * 2, [row - 0.3, row + 0.3], **look)
         dots = {"s": 26, "color": DARK, "zorder": 3, "linewidths": 0}
         heights = [row + 0.16 * (i - 1) for i in range(len(seeds))]
         axes.scatter(seeds, heights, **dots)
         look = {"ha": "left", "va": "center", "color": DARK}
         words, point = f"{mean:.1f}%", (max(*seeds, mean), row)
+        if row == 0:
+            words = f"mean {words}"
         if learned != tested:
             words += f", no practice at {tested}"
         note(axes, words, point, (9, 0), 12, **look)
@@ -439,7 +469,7 @@ def practice(
     axes.set_ylim(len(found) - 0.5, -0.5)
     everything = [each for seeds in found.values() for each in seeds]
     low, high = min(everything), max(everything)
-    axes.set_xlim(low - 0.8, high + 0.25 * (high - low) + 1)
+    axes.set_xlim(low - 0.8, high + 0.25 * (high - low) + 1.6)
     axes.set_xlabel("right of 431 photographs (%)", fontsize=11)
     bare(axes)
     return figure, f"Right answers in percent, by seed: {'; '.join(listed)}."

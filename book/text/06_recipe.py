@@ -65,8 +65,8 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 # %% [markdown]
 # A hidden cell has divided the pictures, `pixels`: 5,000 (`COUNT`) to learn from, `x_learn` with
-# labels `y_learn`, and 5,000 held out, `x_held` with `y_held`. With so few, a run of twenty
-# epochs takes a minute.
+# labels `y_learn`, and 5,000 held out, `x_held` with `y_held`. A run of twenty epochs takes a
+# minute.
 #
 # Our network is a small version of your class from chapter 4, and the loop is the usual
 # tutorial's: Adam, one learning rate, nothing else.
@@ -102,9 +102,9 @@ def watch(model, run):
 
 
 # %% [markdown]
-# `watch`, in a hidden cell, trains and notes two accuracies: the *training accuracy*, on the
-# pictures that the network learns from, and the *held-out accuracy* (or validation accuracy), on
-# the others.
+# `watch`, in a hidden cell, trains and notes, six times, two accuracies: the *training accuracy*,
+# on the pictures that the network learns from, and the *held-out accuracy* (or validation
+# accuracy), on the others.
 
 # %% tags=["nbval-ignore-output"]
 first = small()
@@ -170,10 +170,10 @@ assert jiggle(cats).shape == cats.shape
 print("checked: 81 places, and the middle one is the picture itself")
 
 # %% [markdown] tags=["predict"]
-# Does it help? We've trained networks like yours many times, with three seeds each, changing one
-# ingredient at a time. We'll call these runs our *logbook*. Without shifts and mirrors, they end
-# much like yours: at about 90% on the training pictures, and 40% on the held-out ones. **With
-# shifts and mirrors, what becomes of the 90%?**
+# We've trained networks like yours many times, with three seeds each, changing one ingredient at a
+# time. We'll call these runs our *logbook*. Without shifts and mirrors, its runs end much like
+# yours: at about 90% on the training pictures, and 40% on the held-out ones. **With shifts and
+# mirrors, what becomes of the 90%?**
 #
 # * about 90%, as before
 # * about 70%
@@ -194,7 +194,7 @@ move = recipe.Move(
     "shifts and mirrors", place("no augmentation"), place("recipe")
 )
 path = {"your first run": [*seen.values()]}
-tail = {"recipe\nwithout": (94, 45.5)}
+tail = {"recipe\nwithout": (94, 45.5), "recipe": (45.8, 40.2)}
 figures.show(*recipe.plane(path, [move], tail, high=60))
 
 
@@ -203,9 +203,9 @@ figures.show(*recipe.plane(path, [move], tail, high=60))
 # accuracy does. On the dashed diagonal there's no gap. Your first run follows it and then turns
 # away: that's overfitting.
 #
-# The blue arrow leads from the logbook's *recipe* (we'll get to it) without shifts and mirrors to
-# the same recipe with them. It climbs only three points, but look how far to the left it goes!
-# Hardly any picture comes back the same, so there's little to learn by heart.
+# The blue arrow leads from the logbook's *recipe* without shifts and mirrors to the same recipe
+# with them. (More about that recipe later.) It climbs only three points, but look how far left it
+# goes! Hardly any picture comes back the same, so there's little to learn by heart.
 #
 # ## One extra letter
 #
@@ -245,7 +245,8 @@ def report(model):
 two_epochs(torch.optim.Adam)
 
 # %% [markdown]
-# The weights are gone, and two of five pictures get the same answer. **What could be wrong?**
+# The weights are gone, and two of five pictures get one and the same answer. **What could be
+# wrong?**
 #
 # PyTorch's `Adam` adds the decay to the *gradient*, and then divides the sum by its usual size.
 # That turns even a weak pull into a full step of 0.003. A weight of 0.09 is only thirty such
@@ -403,25 +404,32 @@ assert losses[0] < losses[1]
 print("checked: on the same draw, it's what vitedu.data.mix does")
 
 # %% [markdown]
-# **Will mixup take your recipe up or down?** Make a guess, and switch it on. (Its `alpha` of 0.8
-# is [DeiT's](#What-differs).)
+# **Will mixup take your recipe up or down?** Guess, and switch it on.
 
 # %% tags=["nbval-ignore-output"]
 blended = small()
-seen_blended = watch(blended, better(blended, EPOCHS, alpha=0.8))
+seen_blended = watch(blended, better(blended, EPOCHS, alpha=0.8))  # as in DeiT
 
 # %% tags=["nbval-ignore-output", "hide-input"]
+squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
+spread = math.sqrt(statistics.mean(squares))
+single_error = math.sqrt(2) * spread  # of two single runs' difference
 before, after = seen_better[EPOCHS], seen_blended[EPOCHS]
-step_down = recipe.Move("with mixup", before, after, shift=(-20, 14))
-place_of = {"your recipe": (before[0] + 1.9, before[1])}
+step_down = recipe.Move(
+    "with mixup", before, after, shift=(40, -16), error=single_error
+)
+places = {
+    "your recipe": (before[0] + 1.9, before[1]),
+    "luck?": (after[0] - 0.9, after[1] - 0.6),
+}
 figures.show(
-    *recipe.plane(None, [step_down], place_of, low=35, right=50, high=45)
+    *recipe.plane(None, [step_down], places, low=35, right=50, high=45)
 )
 
 
 # %% [markdown]
-# This is only a small piece of the map, enlarged: held out, mixup cost you about one point. There
-# was hardly a gap to close, so perhaps more variety can only do harm.
+# This is a small piece of the map, enlarged: held out, mixup cost you about one point. There
+# was hardly a gap to close, so perhaps more variety can only do harm. And the grey bar?
 #
 # ## Or was it luck?
 #
@@ -445,10 +453,7 @@ print("held out ", spelled(metrics["tutorial"]["per_seed"]))
 # because luck has a hand in both runs:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-squares = [statistics.variance(m["per_seed"]) for m in metrics.values()]
-spread = math.sqrt(statistics.mean(squares))
-error = math.sqrt(2) * spread / math.sqrt(3)  # of two means' difference
-single_error = math.sqrt(2) * spread  # of two single runs
+error = single_error / math.sqrt(3)  # of two means' difference
 gain = seen_better[EPOCHS][1] - seen[EPOCHS][1]
 cost = seen_blended[EPOCHS][1] - seen_better[EPOCHS][1]
 print(f"spread of twins: {spread:.2f} points")
@@ -457,8 +462,8 @@ print(f"mixup        {cost:+.1f} points, or {cost / single_error:+.1f} errors")
 
 # %% [markdown]
 # By chapter 5's rule, two errors are a hint and three are a result. Your recipe's gain is on the
-# border between the two, and mixup's small step down could well be luck. The logbook has three
-# seeds of everything, so its errors are smaller.
+# border between the two, and mixup's small step down, shorter than one error (the grey bar), could
+# well be luck. The logbook has three seeds of everything, so its errors are smaller.
 #
 # ## Which ingredient did it?
 #
@@ -513,10 +518,10 @@ figures.show(*recipe.brings(rows, 2 * error))
 
 
 # %% [markdown]
-# Smaller patches bring the most, but they take four times the work. Shifts and mirrors come
-# second. Mixup really does harm, with cutmix or without, and RandAugment does far more. The other
-# six ingredients stay in the grey band of [two errors](#The-price-of-half-a-point), cosine only
-# just, so we can't say that any of them does anything by itself.
+# Smaller patches bring the most, but they take four times the work. Shifts and mirrors come second.
+# Mixup really does harm, with cutmix or without, and RandAugment does far more. The other six
+# ingredients stay in the grey band of [two errors](#The-price-of-half-a-point), cosine at its very
+# edge, so we can't say that any of them does anything by itself.
 #
 # That goes for weight decay, too, after all our detective work! (In so short a run, it [hardly
 # shrinks a weight](#What-decay-leaves).) But together the small things do count: even without
@@ -524,15 +529,15 @@ figures.show(*recipe.brings(rows, 2 * error))
 # result](#The-logbook-in-numbers).
 #
 # Why should some variety help, and more of it do harm? Far from the diagonal, a network knows its
-# training pictures by heart. Low on the diagonal, it hasn't even learned what it was shown, and
-# variety makes that harder still. Here's a guess to test: **a wide gap calls for variety, and no
-# gap calls for time.** If that's right, variety moves a run up when its gap is wide, and down
+# training pictures by heart. Low on the diagonal, a network hasn't even learned what it was shown,
+# and variety makes that harder still. Here's a guess to test: **a wide gap calls for variety, and
+# no gap calls for time.** If that's right, variety moves a run up when its gap is wide, and down
 # when there's hardly a gap.
 #
 # ## Three times as long
 #
-# Let's give a run more time, and nearly all of CIFAR-10's pictures. We tested seven ingredients
-# again:
+# Let's give a run more time, and nearly all of CIFAR-10's training pictures. We tested seven
+# ingredients again:
 #
 # | | pictures | patches | epochs | seeds |
 # |---|---|---|---|---|
@@ -598,7 +603,7 @@ print(f"two errors of two single runs: {2 * single_error:.1f}")
 
 # %% [markdown]
 # Shifts and mirrors brought nothing in 8 epochs (that's the ring), and in 24 they bring eleven
-# points! (The band, now for one seed, borrows its spread from the runs on 5,000 pictures.)
+# points! (With one seed each, the band is wider; its spread is from the runs on 5,000 pictures.)
 #
 # In the long run without them, the training accuracy reaches 98%, but the held-out accuracy is no
 # better than in the short run. We think that the short run has no time to learn so many pictures
@@ -611,7 +616,7 @@ print(f"two errors of two single runs: {2 * single_error:.1f}")
 # ## A map of all the runs
 
 # %% [markdown] tags=["predict"]
-# One more pair before the map: on your 5,000 pictures, the logbook's recipe also ran for 80
+# One more question before the map: on your 5,000 pictures, the logbook's recipe also ran for 80
 # epochs, and its gap opened to 23 points. By our guess, such a gap calls for variety. **Which way
 # does mixing move this run on the map?**
 #
@@ -654,7 +659,7 @@ variety, move = "shifts, mirrors", recipe.Move
 moves = [
     move(variety, place(bare), lower, PICTURES, (30, -14)),
     move("mixing", lower, place(mixing), PICTURES, (-33, 5)),
-    move("RandAugment", lower, place(random), PICTURES, (47, -24)),
+    move("RandAugment", lower, place(random), PICTURES, (47, -24), 0.2),
     move("4 times as long", lower, longer, STEPS, (38, -12)),
     move("patches of 4", lower, place(finer), NETWORK, (-51, 17)),
     move("mixing", longer, place(f"{mixing} x4"), PICTURES, (10, 5)),
@@ -668,14 +673,13 @@ moves = [
 gpu = [results.read(x) for x in results.names() if x == "gpu-cifar"]
 tuned = results.read("cifar10-finetune")
 marks = {
-    "a ViT with trained weights (test)": tuned["metrics"]["test_accuracy"][
+    "a ViT with trained weights (test part)": tuned["metrics"]["test_accuracy"][
         "value"
     ]
 }
 if gpu:
-    marks["a larger ViT, from nothing (test)"] = gpu[0]["metrics"]["recipe-0"][
-        "value"
-    ]
+    found = gpu[0]["metrics"]["recipe-0"]
+    marks["a larger ViT, from nothing (test part)"] = found["value"]
 places = {
     "5,000 pictures": (84, 35),
     "45,000 pictures,\npatches of 4": (87, 54.5),
@@ -708,9 +712,9 @@ if not gpu:
 #
 # ## Your last run
 #
-# How far up the map can you get? The lower dotted line is the larger ViT from the beginning. The
-# upper line is a ViT that started from weights that had seen millions of photographs, and you've
-# got such weights, too. (Both ViTs were judged on CIFAR-10's test part.)
+# How far up the map can you get? The dotted lines are two ViTs on CIFAR-10's test part: the larger
+# one from the beginning, and above it one that started from weights that had seen millions of
+# photographs. You've got such weights, too.
 
 # %% [markdown] tags=["predict"]
 # You have one more minute. Enlarge your pictures to 96×96, and let chapter 4's network, just as
@@ -761,8 +765,8 @@ figures.show(*recipe.answered(ten, answers))
 # %% [markdown]
 # 61%! That's twenty points more, with the same pictures and only 1,930 new weights. (It's one
 # seed, but who needs an error bar for twenty points?) On the map, the red dot is ten points above
-# every other run with your pictures. Below each class name in the photographs is your first run's
-# answer, and then your last run's: two right answers have become six. (The cat is still a frog.)
+# every other run with your pictures. Under each class name is your first run's answer, and then
+# your last run's: two right answers have become six. (The cat is still a frog.)
 #
 # The borrowed weights had a head start: they had seen dogs, frogs and trucks before. Train such
 # weights further, on twice the pictures, and you get to the map's upper line ([chapter
@@ -783,7 +787,7 @@ figures.show(*recipe.answered(ten, answers))
 # 2. Find out how far apart twins are before you compare recipes.
 # 3. Judge an ingredient in a run as long as yours.
 # 4. If you have few pictures, borrow weights that have seen many, or [use a
-#    CNN](#A-CNN-from-as-few-pictures), which beats a ViT when pictures are scarce.
+#    CNN](#A-CNN-from-as-few-pictures), which usually beats a ViT when pictures are scarce.
 #
 # **Four questions** ([answers](#Solutions))
 #

@@ -74,8 +74,16 @@ def test_a_run_and_a_move_are_where_their_percentages_say():
     (arrow,) = (text for text in axes.texts if not text.get_text())
     assert (arrow.xyann, arrow.xy) == (LEFT.start, LEFT.end)
     assert (path.get_color(), last.get_color()) == (STREAM, CLASS)
+    assert ends[-1].get_color() == PATCHES
     assert words(axes) == ["no gap", "mine", "last", "mixing"]
     assert "last ends at 70 and 61%; mixing leads from 90 and 40%" in alt
+
+
+def test_an_error_is_a_bar_at_the_end_of_its_move():
+    figure, alt = recipe.plane(None, [LEFT._replace(error=1.5)])
+    ((bar,),) = (e.lines[2] for e in figure.axes[0].containers)
+    assert bar.get_segments()[0].tolist() == [[50, 41.5], [50, 44.5]]
+    assert "to 50 and 43%; the bar at its end: 1.5 either way" in alt
 
 
 def test_what_has_only_a_height_is_a_line_across_the_map():

@@ -95,6 +95,8 @@ class Move(NamedTuple):
     end: tuple[float, float]
     kind: str = PICTURES
     shift: tuple[float, float] = (0, 8)  # of the words from the middle, points
+    bend: float = 0  # to the left of its way, as a share of its length
+    error: float = 0  # of the height of its end
 
 
 def parting(
@@ -217,8 +219,9 @@ def plane(
 
     `paths` are live runs from epoch to epoch, named at their ends, or at the
     only point (red); `moves` lead
-    from run to run; `places` are words that name a region; `marks` have no gap
-    to show, only a height; `kinds` say what the colours of moves mean.
+    from run to run, and end in their colour; `places` are words that name a
+    region; `marks` have no gap to show, only a height; `kinds` say what the
+    colours of moves mean.
     """
     ratio = (high - low) / (right - low)
     figure, axes = chart(WIDTH, ratio * (WIDTH - 0.75) + 0.6)
@@ -243,9 +246,10 @@ def plane(
         color = COLORS[move.kind]
         ends = {"arrowstyle": "-|>", "color": color, "linewidth": 2}
         ends |= {"shrinkA": 3, "shrinkB": 3, "mutation_scale": 15}
+        ends["connectionstyle"] = f"arc3,rad={-move.bend}"
         axes.annotate("", move.end, move.start, arrowprops=ends)
-        for point in (move.start, move.end):
-            axes.plot(*point, "o", color=DARK, markersize=6)
+        axes.plot(*move.start, "o", color=DARK, markersize=6, zorder=4)
+        axes.plot(*move.end, "o", color=color, markersize=6, zorder=3)
         both = zip(move.start, move.end, strict=True)
         middle = [sum(pair) / 2 for pair in both]
         look = {"color": color, "weight": "bold", "ha": "center"}
@@ -253,6 +257,10 @@ def plane(
         told.append(
             f"{move.words} leads from {_at(move.start)} to {_at(move.end)}"
         )
+        if move.error:
+            look = {"color": STREAM, "capsize": 5, "linewidth": 1.5}
+            axes.errorbar(*move.end, move.error, **look)
+            told.append(f"the bar at its end: {move.error:.1f} either way")
     for words, point in (places or {}).items():
         look = {"color": DARK, "ha": "center", "va": "center"}
         note(axes, words, point, (0, 0), 11, **look)

@@ -116,8 +116,8 @@ figures.show(*photos.pictures(panels, seen))
 
 # %% [markdown] tags=["predict"]
 # Let's shuffle the patches: four large ones, then 49 smaller ones, then our 196. For each size
-# we try twenty shuffles and keep the name that comes first most often, with its probability,
-# averaged over all twenty. **When is that name no longer a uniform?**
+# we try twenty shuffles and keep the name that wins most often, with its average probability
+# over all twenty. **When is that name no longer a uniform?**
 #
 # * with 4 patches
 # * with 49
@@ -470,7 +470,7 @@ figures.show(*drawings.questions(rows, picture, 5, seen))
 #
 # The rest of the real model can now take over your tokens. But does it need all 192 answers?
 # First, every patch keeps only its answers to the three liveliest questions. To every other
-# question, all patches give the same answer, their average. Then more questions come in, the
+# question, each patch gives the average answer of all patches. Then more questions come in, the
 # liveliest first. **How many does it need before it says "military uniform"?**
 #
 # * 3
@@ -600,7 +600,7 @@ figures.show(*drawings.captioned(panels, 2, seen))
 # base, patches of 16) at 224 pixels, and is happy. For which of these does it break: B/32
 # ($D = 768$), L/16 (L for large, $D = 1024$), Ti/16 ($D = 192$), B/16 at 384 pixels?
 #
-# **4.** ★★ Read [What sixteen costs](#What-sixteen-costs) first. In each layer, the
+# **4.** ★★ Read [What sixteen costs](#What-sixteen-costs) first. In each block, the
 # pairs of $t$ tokens of width $D$ cost $2 t^2 D$ multiply-adds, and everything else
 # $12 t D^2$. At how many tokens do the pairs take half of the work? Is that sooner or
 # later in a wider network?
@@ -751,8 +751,8 @@ print("the wrong cut learns too, above 90%")
 
 # %% [markdown]
 # It loses about a point. `score` takes a seed, so you can try others: over the seeds 0 to 4,
-# squares reach 95% and strips 94% on average, and each time the strips lost four to six of the
-# 500 test digits.
+# squares reach 95% and strips 94% on average, and each time the strips got four to six more of
+# the 500 test digits wrong.
 #
 # Why so little? In every digit the same 49 pixels meet in a strip, so its numbers mean the same
 # thing each time, and the later layers bring all words together. In your own project you'd
@@ -921,7 +921,7 @@ for p in (32, 16, 8, 4, 2):
 #
 # <details><summary>Solution 4</summary>
 #
-# $2 t^2 D = 12 t D^2$ gives $t = 6D$: for ViT-B that's 4,608 tokens, a grid of 68×68.
+# $2 t^2 D = 12 t D^2$ gives $t = 6D$: for ViT-B that's 4,608 tokens, roughly a 68×68 grid.
 # In a wider network it's later, so in large models the pairs are a smaller part of the
 # work.
 #

@@ -64,9 +64,9 @@ figures.show(*photos.pictures(ten, alt, columns=5))
 
 
 # %% [markdown]
-# A hidden cell has divided the pictures, `pixels`: 5,000 (`COUNT`) to learn from, `x_learn` with
-# labels `y_learn`, and 5,000 held out, `x_held` with `y_held`. A run of twenty epochs takes a
-# minute.
+# A hidden cell has divided the pictures (`pixels`) into halves of 5,000 (`COUNT`): `x_learn`, with
+# labels `y_learn`, to learn from, and `x_held`, with `y_held`, held out. A run of twenty epochs
+# takes a minute.
 #
 # Our network is a small version of your class from chapter 4, and the loop is the usual
 # tutorial's: Adam, one learning rate, nothing else.
@@ -428,8 +428,8 @@ figures.show(
 
 
 # %% [markdown]
-# This is a small piece of the map, enlarged: held out, mixup cost you about one point. There
-# was hardly a gap to close, so perhaps more variety can only do harm. And the grey bar?
+# This is a small piece of the map, enlarged. On held-out pictures, mixup cost you about one point.
+# There was hardly a gap to close, so perhaps more variety can only do harm. And the grey bar?
 #
 # ## Or was it luck?
 #
@@ -603,7 +603,7 @@ print(f"two errors of two single runs: {2 * single_error:.1f}")
 
 # %% [markdown]
 # Shifts and mirrors brought nothing in 8 epochs (that's the ring), and in 24 they bring eleven
-# points! (With one seed each, the band is wider; its spread is from the runs on 5,000 pictures.)
+# points! (With one seed each, the band is wider. Its error comes from the runs on 5,000 pictures.)
 #
 # In the long run without them, the training accuracy reaches 98%, but the held-out accuracy is no
 # better than in the short run. We think that the short run has no time to learn so many pictures
@@ -775,9 +775,9 @@ figures.show(*recipe.answered(ten, answers))
 # ## What to take with you
 #
 # Why does a first ViT so often disappoint? Yours learned its few pictures by heart. It lacked
-# variety, and smaller patches would have helped, too. Would all 50,000 pictures have saved you?
-# Not without variety: on the map, a run on 45,000 still ends at 63%. With shifts and mirrors it
-# gets 74%, and with more time 78%.
+# variety, and perhaps smaller patches. Would all 50,000 pictures have saved you? Not without
+# variety: on the map, a run on 45,000 still ends at 63%. With shifts and mirrors it gets 74%, and
+# with more time 78%.
 #
 # And would a longer run need the same ingredients? Not always: it has time to open a gap, and
 # then it may need what a short run can do without.
@@ -838,7 +838,7 @@ figures.show(*recipe.answered(ten, answers))
 #
 # All variants, the best first: held-out accuracy and training accuracy in percent, epochs, and
 # how many multiplications a picture takes, against the recipe's. (*Decay of all* lets every
-# number decay, not just kernels.)
+# number decay, not just weight matrices.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':34} held   learned   epochs   work")
@@ -891,10 +891,10 @@ for name, words in WORDS.items():
         print(line.replace(" 0.0 ", "   - ") + f"{ratio:+9.1f}")
 
 # %% [markdown]
-# Half-way, while the rate is still high, the run without averaging is just two errors behind,
+# Half-way, while the rate is still high, the run without averaging is just over two errors behind,
 # a hint. At the end it isn't behind at all. So perhaps averaging and cosine do the same job,
 # and that's why the short recipe is no worse without its cosine. (RandAugment's middle is its
-# eleventh epoch. For stochastic depth, nobody noted it. On the map, *40 epochs* leads to the mean
+# eleventh epoch. For stochastic depth, we didn't note it. On the map, *40 epochs* leads to the mean
 # of three runs. Their spread, 0.6, is below the pooled one.)
 # ### A larger network
 #
@@ -1133,7 +1133,7 @@ for found in (record, halfway, full, scratch, *gpu, tuned):
 #
 # The paper writes Adam and doesn't say where its decay goes. Some of its authors do in a later
 # paper, the first of the readings below: it's kept out of the gradient, as in AdamW. That only
-# kernels decay is the rule of the authors' newer code.
+# weight matrices (*kernels*) decay is the rule of the authors' newer code.
 #
 # ## Three readings
 #

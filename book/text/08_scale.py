@@ -585,7 +585,7 @@ def worker(share, count, divide_by):
 
 # %% [markdown] tags=["predict"]
 # After the backward pass, the all-reduce of `torch.distributed` (`dist` for short) adds up the
-# gradients. We want their mean, so we divide:
+# gradients. With equal halves, the sum is twice the mean, so we divide:
 #
 # ```
 # for weight in model.parameters():
@@ -694,7 +694,7 @@ for name, ends in found.items():
 # The sum hardly matters, because with Adam twice the gradient is nearly the same step.
 #
 # With the same images, half of each batch is never seen, and ten steps end about as far off as on
-# entirely [different images](#Half-a-batch) (116%).
+# [other images](#Half-a-batch) (116%).
 #
 # And is it faster? With a larger ViT, yes, but [far from twice as fast](#What-sharing-brings).
 #
@@ -802,8 +802,8 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 # Hitting a save takes luck. In a [harder test](#Beyond-a-rename) of our package, 12 of 20 kills
 # came in the middle of a write, and the weights were still equal.
 #
-# Has the fingerprint survived? The first two lines are the pair from the top. The last two are
-# `program`, with its own order of images: once left in peace, and once killed.
+# Has the fingerprint survived? The first two lines are the pair from the top. The last two have
+# `program`'s own order of images: once undisturbed, once killed.
 
 # %% tags=["nbval-ignore-output"]
 killed = new_run()
@@ -850,7 +850,7 @@ print("checked: Adam's means are the same bytes as well")
 # 1. Why does accumulation divide by the size of the batch, and not of the slice?
 # 2. Why doesn't activation checkpointing double the work of a step?
 # 3. How much does each process send in a ring of two? And of a thousand?
-# 4. Which missing part of a checkpoint made the accuracy better, and why is that bad
+# 4. Which missing part of a checkpoint made the accuracy much better, and why is that bad
 #    all the same?
 # 5. Why must a checkpoint never be written over the last one?
 #
@@ -905,6 +905,9 @@ print(f"other images {far:.0f}%")
 # %% [markdown]
 # Distance alone can't prove damage, then: without any mistake, other images lead you even further
 # away. But it isn't the run you planned.
+#
+# Earlier, [other images](#What-the-weights-leave-out) led only 19% away. But there, the two runs had
+# sixty steps in common, and we compared averages.
 #
 # How different is the gradient of 32 images from the gradient of all 64? Here's the difference in
 # the first step, as a share of the length of the gradient of all 64:
@@ -1090,7 +1093,8 @@ print("checked: with the same draws it's equal to the last bit")
 # But then, what's a random order? The package takes the shards in random order, opens a
 # few at once, and shuffles the photographs within this *window*. The order is computed
 # from seed and epoch, as in `rows_of`, so a run on shards has one integer for a
-# position, too. And if you kill `prepare`, it goes on and ends with the same bytes.
+# position, too. And if you kill `prepare` and start it again, it goes on and ends
+# with the same bytes.
 #
 # ### When bytes differ
 #

@@ -90,9 +90,10 @@ def test(model, where):
 
 
 # %% [markdown]
-# A and B are two small patterns, each the size of a patch, and enlarged on the left. The
-# frames and letters are for you; the network sees only grey pixels. In all four pictures, both
-# patterns are in the upper half, above the dotted line, and never in the same column.
+# Each picture has six rows of six patches. A and B are two small patterns, each the size of a
+# patch, enlarged on the left. The frames and letters are for you; the network sees only grey
+# pixels. In all four pictures, both patterns are in the upper half, above the dotted line, and
+# never in the same column.
 #
 # We train a small ViT (two blocks, 32 wide) on four thousand such pictures, for 500 steps.
 
@@ -118,8 +119,8 @@ for where in ("upper", "lower"):
 #
 # The way to find out is an *ablation*. The word comes from surgery. You take out one part, or swap
 # it for another, leave everything else as it is, train again, and see what's lost. The ViT paper's
-# appendix has one about positions, and ours fits a laptop. In the drawing, two boxes are filled:
-# positions can be added to the tokens, or used inside attention.
+# appendix has one about positions, and ours runs on a laptop. In the drawing, two boxes are
+# filled: positions can be added to the tokens, or used inside attention.
 
 # %% tags=["hide-input", "margin"]
 figures.show(*figures.network("positions", "attention"))
@@ -148,8 +149,8 @@ print(f"they differ by {(one - other).abs().max():.0e}")
 # ## Columns and rows
 #
 # Back to the network we began with. Its table has one learned vector per patch, in reading order,
-# and the paper calls that *1-D*. All 36 vectors are drawn at random and learned one by one. In
-# training, A and B were never below the third row. So the network found out which of the upper
+# and the paper calls that *1-D*. All 36 vectors start at random, and each is learned on its own.
+# In training, A and B were never below the third row. So the network found out which of the upper
 # eighteen vectors mean "further left". It had no reason to do the same for the other eighteen.
 #
 # Here's another table. Give every *column* a vector X and every *row* a vector Y. The position
@@ -190,7 +191,7 @@ for where in ("upper", "lower"):
 
 # %% [markdown]
 # Nearly always! "Left of" is a question about columns, and X3 is *the same vector* in every
-# row. What the network learns about it above is true below, and the untrained Y's only disturb
+# row. What the network learns about it above is true below, and the Y's down there only disturb
 # it a little.
 #
 # In the 1-D table, nothing says that vectors 3 and 21 belong to the same column.
@@ -202,9 +203,9 @@ for where in ("upper", "lower"):
 # its place in reading order. The *offset* of a query and a key is the query's place minus the
 # key's. The paper calls such positions *relative*.
 #
-# In every head of attention, each offset $o$ gets a learned vector $\mathbf{r}_o$. A query
-# $\mathbf{q}_i$ is then compared with two things: the key $\mathbf{k}_j$ of the other token, and
-# the vector of their offset. The score is the sum ($D_h$ is the length of all three vectors):
+# In every head, each offset $o$ gets a learned vector $\mathbf{r}_o$. A query $\mathbf{q}_i$ is
+# then compared with two things: the key $\mathbf{k}_j$ of the other token, and the vector of their
+# offset. The score is the sum, scaled as usual ($D_h$ is the length of all three vectors):
 #
 # $$ s_{ij} = \frac{\mathbf{q}_i \cdot \mathbf{k}_j + \mathbf{q}_i \cdot
 # \mathbf{r}_{i - j}}{\sqrt{D_h}} . $$
@@ -352,7 +353,7 @@ figures.show(*ablations.runs(groups, "right (%), learned everywhere", 50))
 # down the rows ([chapter 6](06_recipe.ipynb) used it). *RoPE* turns each query and each key like
 # the [hand of a clock](#Hands-of-a-clock), a bit further from column to column and from row to row.
 #
-# So there are five kinds in the race, and *none*. Which one would you bet on?
+# So five kinds race against a network without positions. Which one would you bet on?
 #
 # Each point below is a run, and each line the mean of three. Every kind has its own best learning
 # rate, chosen on a third set of pictures. Learned tables start at the paper's 0.02, and on
@@ -422,10 +423,10 @@ for words, kind in (("sin-cos", SinCos2D()), ("RoPE", RoPE())):
 ablations.Pairs(said)
 
 # %% [markdown]
-# Here are all places at once, one picture per pair. Each small square is a row of A and a row of B,
-# and bright means right. The white frame holds the rows from training. In the dotted frame, both
-# patterns are below the line, and the number over each map is the average there. (The tests above
-# drew pairs at random, so they're a few points off.)
+# Here are all pairs of places at once, one picture each. Each small square is a row of A and a row
+# of B, and bright means right. The white frame holds the rows from training. In the dotted frame,
+# both patterns are below the line, and the number over each map is the average there. (The tests
+# above drew pairs at random, so they're a few points off.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 maps = {words: ablations.right_by_rows(each) for words, each in said.items()}
@@ -437,7 +438,8 @@ figures.show(*ablations.by_rows(maps))
 #
 # Now look at the dotted ones. On average the first two networks are hardly better than a coin
 # there, though some squares are bright and some dark. The third is the one we mended. And the last
-# three know a half that they've never seen, here and in [six more runs each](#What's-below-a-coin).
+# three know a half where they've never met A or B, here and in [six more runs
+# each](#What's-below-a-coin).
 
 # %% [markdown] tags=["predict"]
 # Could you tell from a network's answers that it's lost? Let's call an answer *sure* if its
@@ -472,7 +474,8 @@ for words in ("1-D", "relative"):
 #    table looked useless, and after 2,000 it mostly worked.
 # 2. With one vector per patch, a network has to be shown which of them share a column. With X and
 #    Y, sin-cos and RoPE, that's built in.
-# 3. A name proves nothing: copying eighteen vectors a block showed what "relative" had learned.
+# 3. A name proves nothing: copying eighteen vectors in each block showed what "relative" had
+#    learned.
 # 4. Test where training never went. There a network can be no better than a coin, and sure of
 #    itself four times in five.
 #
@@ -548,9 +551,9 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # %% [markdown]
 # The 2-D table doesn't need a class token. But the relative network doesn't learn the question any
 # more, not even in the upper half. An offset alone can [mislead](#Exercises), but the last line
-# says how often it could be right. (That's more than your pencil says, because our pictures use the
-# last two columns a third of the time.) Offsets across and down tell the answer every time, and
-# they aren't learned either. We don't know why. Only the place seems easy to find.
+# says how often it could be right. (That's more than your pencil says, because in a third of our
+# pictures both patterns are in the last two columns.) Offsets across and down tell the answer every
+# time, and they aren't learned either. We don't know why. Only the place seems easy to find.
 #
 # ### What's below a coin
 #
@@ -986,12 +989,11 @@ print("checked: two results, two hints, and the rest is neither")
 # <details><summary>Solution 3</summary>
 #
 # Turn the picture by a quarter, and it's the same task. The 1-D table fails on the right half,
-# since its vectors there were never learned; 2-D, sin-cos and RoPE know rows from columns and don't
+# since its vectors there never met A or B; 2-D, sin-cos and RoPE know rows from columns and don't
 # mind; and without positions, it's a coin everywhere. With relative offsets it could have been
-# different: rows
-# are six apart in reading order, so an offset says much more about above and below than about left
-# and right. But it isn't. In three runs, relative got 36%, 64% and 45% on the right half, and 1-D
-# 45%, 64% and 62%. (Turn the images with `images.mT`.)
+# different: rows are six apart in reading order, so an offset says much more about above and below
+# than about left and right. But it isn't. In three runs, relative got 36%, 64% and 45% on the right
+# half, and 1-D 45%, 64% and 62%. (Turn the images with `images.mT`.)
 #
 # </details>
 #

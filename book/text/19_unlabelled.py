@@ -71,9 +71,9 @@ figures.show(*unlabelled.completed(*asked, only=("shown", "completed")))
 figures.show(*unlabelled.completed(*asked, only=("true",)))
 
 # %% [markdown]
-# The 0 comes out well, and the 9 is hardly more than a cloud. But look at what it had to go
-# on: twelve scraps, about half of them black. To get even this far, you have to know where strokes
-# lead. Nobody told it that.
+# The 0 comes out well, and the 9 is hardly more than a cloud. But look at what the network had to
+# go on there: twelve scraps, two thirds of them black. To get even this far, you have to know where
+# strokes lead. Nobody told it that.
 #
 # **What can a network learn from pictures alone, and what is that worth once a few labels
 # come along?** You'll write the mask and the loss that taught it, find out when looking first
@@ -85,8 +85,8 @@ figures.show(*unlabelled.completed(*asked, only=("true",)))
 # three quarters, you have to know what digits look like. [He et al.
 # 2022](https://arxiv.org/abs/2111.06377) found that to be about the best share.
 #
-# How do you pick exactly 37 of 49 at random? Deal out random numbers, and hide the patches with
-# the lowest. One `argsort` lists the patches, from the lowest number to the highest. A second one,
+# How do you pick exactly 37 of 49 at random? Give each patch a random number, and hide the patches
+# with the lowest. One `argsort` lists the patches, from the lowest number to the highest. A second one,
 # of that list, gives each patch its place in it, its *rank*.
 #
 # **Take a pencil.** Four patches draw the numbers 0.7, 0.1, 0.9 and 0.4. Write down the
@@ -180,7 +180,7 @@ print(f"check: as model.complete does it, {all_of_it:.0%} of a ViT's work")
 # %% [markdown]
 # People call the pair *asymmetric*: a large network that understands and never meets a mask
 # token, and a small one that paints, which you throw away if all you want is features.
-# Together they do 44% of a ViT's work with all patches.
+# Together they do 44% of the work that a ViT does on all patches.
 #
 # What's a good answer? One whose pixels are close to the true ones. Call the set of hidden
 # patches $\mathcal{H}$, their number $|\mathcal{H}|$, their true pixels $\mathbf{x}_i$ and
@@ -313,8 +313,8 @@ print("completed:         ", reads(filled))
 # usually goes with such scraps, and paints it.
 #
 # Is that a lot? Let's give it two simple rivals. The first puts the mean of all digits into the
-# holes. The second looks among 2,500 training digits for the one that's most similar where we can
-# see, and copies the rest from there. (Our network saw 60,000.)
+# holes. The second looks among 2,500 training digits for the one that best matches the visible
+# patches, and copies the rest from it. (Our network saw 60,000.)
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 average = train.mean(dim=0).expand_as(whole)
@@ -404,12 +404,12 @@ cifar, cifar_config = cifar_result["metrics"], cifar_result["config"]
 figures.show(*unlabelled.set_free(cifar, only=("probe",)))
 
 # %% [markdown]
-# Only MAE. The network that knows shapes is even *worse* than one that has learned nothing (the
-# dotted line), and the one that names mean colours is no better. (MPP's [finer targets](#Three-targets) do beat random
-# weights.) Our guess is that both have learned to drop what their own task doesn't need.
+# Only MAE. Compared with random weights (the dotted line), the network that names mean colours is no
+# better, and the network that knows shapes is even *worse*. (MPP's [finer targets](#Three-targets)
+# do beat random weights.) Our guess is that both have learned to drop what their own task doesn't need.
 #
-# (Every marker is one draw of a thousand labels. Scratch, MPP and MAE have nine, because we made each
-# of them three times, from other random weights.)
+# (Every marker is one draw of a thousand labels. Here scratch, MPP and MAE have nine, because we made
+# each of them three times, from other random weights.)
 #
 # Now let's set them free, and fine-tune all their weights for 400 steps:
 
@@ -548,7 +548,8 @@ print("checked: on shapes it is far behind")
 # %% [markdown]
 # Only on digits! There scratch (the upper squares) is even ahead, by a point and a half. A thousand
 # digits, shifted and turned a little each time, were enough all along, once scratch had seen them
-# more often. **On digits, looking first isn't worth its compute.**
+# more often. **With a thousand labelled digits, looking first isn't worth its
+# compute.**
 #
 # On photographs, the lead only grows, though these were shifted and mirrored, too. With ten times
 # the steps, scratch knows its own thousand by heart, and gets *fewer* new ones right than before.
@@ -557,7 +558,7 @@ print("checked: on shapes it is far behind")
 # thousand, even with as much compute.**
 #
 # On shapes it's likely the same. There we only tried five learning rates, once each, so there's no
-# square, but scratch never got more than 21% of held-out shapes right.
+# upper square, but scratch never got more than 21% of held-out shapes right.
 #
 # Why the difference? Here's our guess. The colours and stripes of a shape are random, and from a
 # thousand labels it's hard to find out that they don't matter. But to *complete* a shape you need

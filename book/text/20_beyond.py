@@ -96,7 +96,7 @@ print(f"if patches knew their true shares: {iou_of(best, truth):.0f}%")
 # are the true outlines: the star has lost its points, though only their tips are thinner than a
 # patch.
 #
-# The number is the *intersection over union*, IoU: take all pixels inside the true outline or
+# Our 82% is a mean *intersection over union*, IoU: take all pixels inside the true outline or
 # inside ours, and ask what share of them is inside both. Patches can't draw a perfect
 # outline: even if each of them knew exactly how much of it is shape, we'd reach only 92%.
 #
@@ -190,7 +190,7 @@ figures.show(*beyond.by_block(record, everything))
 # Forty masks are few. What about none at all? Then nobody says what to look for, but you can ask
 # in which directions the tokens of *one* photograph differ most. These are its *principal
 # components*, each at right angles to those before it. Each token has a number for how far it
-# reaches along such a direction, and drawn in their places, these numbers are a map.
+# reaches along such a direction. Put each number at its patch, and you have a map.
 
 # %% tags=["hide-cell"]
 SIDE = 512
@@ -225,7 +225,7 @@ after = 11 - 1  # block 11, counted from 0
 first = principal(z[0])[:, 0].view(32, 32)
 
 # %% [markdown] tags=["predict"]
-# The photograph is Grace Hopper's. `large` is the same network at 512 pixels, with its positions
+# The photograph shows Grace Hopper. `large` is the same network at 512 pixels, with its positions
 # resized as in [chapter 10](10_resolution.ipynb), so there are 32 × 32 patches. **What will
 # the first component show?**
 #
@@ -238,11 +238,11 @@ figures.show(*beyond.first_component(hopper[0], first))
 
 # %% [markdown]
 # The corners! Everywhere else, the number is nearly the same. A dozen tokens there are more than
-# ten times as long as the others. They're the giants of [chapter 15](15_inside.ipynb), where you
-# moved them out of the picture. A principal component follows the largest differences, and
-# nothing differs as much as these few tokens from all the rest.
+# ten times as long as a typical token. They're the giants of [chapter 15](15_inside.ipynb),
+# where you moved them out of the picture. A principal component follows the largest differences,
+# and nothing differs as much as these few tokens from all the rest.
 #
-# No error message tells you. The cure is to give all tokens length 1, so that only their directions
+# No error message warns you. The cure is to give all tokens length 1, so that only their directions
 # count. `interpret.components` does that, paints the giants grey, and shows the first three
 # components as red, green and blue.
 
@@ -390,8 +390,8 @@ x = tokens(detector, slide, EARLY)[0]
 proposed = [propose(x, head) for head in heads]
 
 # %% [markdown] tags=["predict"]
-# To find cells in a new picture, we ask each token how central it is, which is its *score*.
-# If that isn't too low, the token proposes a box. In the picture above, people drew 24
+# To find cells in a new picture, we ask each token how central it is. If its answer, the *score*,
+# isn't too low, the token proposes a box. In the picture above, people drew 24
 # boxes. **About how many will our heads propose?**
 #
 # * 24
@@ -471,8 +471,8 @@ print("check: red and white cells are found, and none of them twice")
 #
 # One picture proves little. So in each of the set's 72 test pictures we count the boxes of
 # [our best head](#Average-precision), a small MLP that has learned from all 205 training
-# pictures. Its rival never looks: it always gives their average, which for red cells is 11.6.
-# **Who counts red cells better?**
+# pictures. Its rival never looks: it always gives the training average, which for red cells is
+# 11.6. **Who counts red cells better?**
 #
 # * the MLP
 # * the rival, who always says 11.6
@@ -497,9 +497,9 @@ for place, kind in enumerate(blood.class_names):
 # %% [markdown]
 # There's hardly any difference, and that's sobering. Per picture, our MLP (one seed) is off by 3.3
 # red cells, and a rival who never looks by 3.1. The gap is well inside its standard error (the ±).
-# (A larger dot stands for several pictures.)
 # Nearly every picture has one white cell, so there's little to win. Only for platelets does it
 # pay to look. Heads from ten pictures, much like yours, are well behind the rival on red cells.
+# (Larger dots in the figure stand for several pictures.)
 #
 # It's a bit unfair: the "true" numbers miss cells that nobody boxed, in some pictures all of them.
 # Still, without the rival we'd have been proud of our MLP.
@@ -507,8 +507,8 @@ for place, kind in enumerate(blood.class_names):
 # ## Your own photograph
 #
 # Now for a line round anything you like, with no masks and nothing to fit. You point at one patch
-# and ask which others are like it. That's the cosine of [chapter 3](03_encoder.ipynb), after
-# bringing all tokens to one length and subtracting their mean (without the giants).
+# and ask which others are like it. The likeness is the cosine of [chapter 3](03_encoder.ipynb),
+# after bringing all tokens to one length and subtracting their mean (giants don't count for it).
 #
 # Take a photograph with a few large things in it, and put
 # `Image.open("mine.jpg").convert("RGB")` in place of `photo("astronaut")`. Then point at three
@@ -531,13 +531,14 @@ figures.show(*beyond.pointed(mine, POINTED, alike))
 # red line: it takes the face and leaves nearly all the hair. The blue line even goes round the
 # badge, to keep it out of the suit.
 #
-# On the site, just click. In another photograph there, a patch on the rocket finds the towers
-# beside it, too. And this shows your photograph in its components:
+# You can see your photograph's components, too:
 #
 # ```python
 # colours = interpret.components(large, 2 * mine[None] - 1, block=after)
 # figures.show(*beyond.colours({"mine": mine}, colours))
 # ```
+#
+# On the site, just click in any of three photographs:
 
 # %% tags=["hide-input"]
 told = {}
@@ -811,8 +812,8 @@ for sentence in blood.left_out:
 # 1. A patch here, a whole photograph there.
 # 2. The curves only show that they are. Perhaps because the classifier needs to know what's
 #    there, and not where it ends.
-# 3. Some tokens in the corners are more than ten times as long as the others. Give all tokens
-#    length 1.
+# 3. Some tokens in the corners are more than ten times as long as a typical token. Give all
+#    tokens length 1.
 # 4. Nothing, if no token's score reaches the cut; else boxes that are all wrong. In average
 #    precision, they lower the precision of every right box with a smaller score.
 # 5. They're pale and lie in clumps, where our boxes land between two cells. And many have no

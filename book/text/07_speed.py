@@ -145,7 +145,7 @@ figures.show(*speed.profile_bars(times))
 # many times as fast would the step be?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-rest = 1 - times["products"] / sum(times.values())
+rest = round(1 - times["products"] / sum(times.values()), 2)
 print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
@@ -680,8 +680,7 @@ if is_measured:
 # over what the GPU manages when it multiplies large matrices in bfloat16
 for name, network in NETWORKS.items() if is_measured else ():
     shares = [metrics[f"{network}/{x}/mfu"]["value"] for x in rungs]
-    print(f"{name:10} MFU {shares[0]:2.0f}% in float32, ", end="")
-    print(f"{shares[-1]:2.0f}% with all lines")
+    print(f"{name:10}{shares[0]:2.0f}% in float32, {shares[-1]:.0f}% with all")
 if not is_measured:
     print("no record of a GPU here: python benchmarks/gpu_day.py --lot 2")
 

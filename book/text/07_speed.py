@@ -47,7 +47,7 @@ figures.show(*speed.formats(2049.0))
 # %% [markdown]
 # Every square is a bit. In `float32` the orange one holds the last 1 of 2049. `float16` would need
 # a seventeenth bit. And yet large networks are usually trained with sixteen, because that
-# takes half the memory and, on the right chip, a fraction of the time.
+# takes less memory and, on the right chip, a fraction of the time.
 #
 # Here are the first four losses of [chapter 5's](05_mnist.ipynb) network on handwritten digits, in
 # `float32` and in `float16`:
@@ -145,7 +145,7 @@ figures.show(*speed.profile_bars(times))
 # many times as fast would the step be?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
-rest = 1 - times["products"] / sum(times.values())
+rest = round(1 - times["products"] / sum(times.values()), 2)
 print(f"without the products, {rest:.0%} of the time is left,")
 print(f"so the step would be {1 / rest:.1f} times as fast")
 
@@ -438,7 +438,7 @@ def mixed_step(model, optimizer, images, labels, dtype, scaler, shrink=1):
 
 
 # %% [markdown]
-# Step for step, your scaler does what PyTorch's own `torch.amp.GradScaler` does.
+# Step for step, your scaler does what PyTorch's `torch.amp.GradScaler` does.
 
 # %% tags=["nbval-check-output", "hide-cell"]
 mine, theirs = (nn.Parameter(torch.ones(3)) for _ in range(2))
@@ -506,7 +506,7 @@ figures.show(*speed.rescue(losses, scales))
 # And the network that died at the top of the page? Mixed precision lets it live even without a
 # scaler: Adam is back in `float32`, where $\epsilon$ isn't rounded to zero.
 #
-# Do sixteen bits cost any accuracy? In [three ordinary runs](#Three-formats-compared), `float16`
+# Do sixteen bits cost accuracy? In [three ordinary runs](#Three-formats-compared), `float16`
 # lost a little on digits that it hadn't learned from, and `bfloat16` lost nothing.
 
 # %% [markdown] tags=["predict"]
@@ -552,7 +552,7 @@ figures.show(*speed.memory(bars))
 #
 # The second saving, about 40%, comes from `bfloat16`. It isn't half, because the residual stream
 # stays in `float32`, and each norm saves its input at full width. Still, both savings together halve
-# what each image costs, and that's [most of the memory](#Counting-memory).
+# what each image costs, and in a batch of 64 that's [most of the memory](#Counting-memory).
 
 # %% [markdown]
 # ## One line at a time
@@ -569,8 +569,7 @@ figures.show(*speed.memory(bars))
 # model = torch.compile(model)                       # compiled
 # ```
 #
-# We did it with ViT-B/16, and with its little sister ViT-Ti/16, which has a fifteenth of the
-# weights.
+# We did it with ViT-B/16 and its little sister ViT-Ti/16, which has a fifteenth of the weights.
 #
 # TF32 comes first, and our sum said more than three times as fast. **Do you believe it, for the
 # large network and for the small one?**
@@ -646,8 +645,8 @@ figures.show(*up_to("batch of 256"))
 
 # %% [markdown]
 # The small one, by far. With four times the images, its step takes hardly longer, so with 64 the
-# chip can't have been busy. Then faster products don't help. So if your network is as small as this
-# one, begin with the batch.
+# chip can't have been busy, and faster products couldn't help. So if your network is as small as
+# this one, begin with the batch.
 #
 # The last line, `torch.compile`, [turns several operations into one](#What-torch.compile-does).
 # **Which of the two can use that?**
@@ -670,9 +669,9 @@ if is_measured:
 
 # %% [markdown]
 # The large network trains on **nine times** as many images a second. If you only paste three lines
-# tonight, take the first three: they already make it five times as fast.
+# tonight, take the first three: they make it five times as fast.
 #
-# Is that all that the GPU can do? The *MFU* tells you (model FLOPs utilisation, where a FLOP is an
+# Is that all the GPU can do? The *MFU* tells you (model FLOPs utilisation, where a FLOP is an
 # addition or a multiplication). It's the speed of your step's arithmetic, as a share of what the GPU
 # manages when it only multiplies large matrices in `bfloat16`:
 
@@ -681,15 +680,14 @@ if is_measured:
 # over what the GPU manages when it multiplies large matrices in bfloat16
 for name, network in NETWORKS.items() if is_measured else ():
     shares = [metrics[f"{network}/{x}/mfu"]["value"] for x in rungs]
-    print(f"{name:10} MFU {shares[0]:2.0f}% in float32, ", end="")
-    print(f"{shares[-1]:2.0f}% with all lines")
+    print(f"{name:10}{shares[0]:2.0f}% in float32, {shares[-1]:.0f}% with all")
 if not is_measured:
     print("no record of a GPU here: python benchmarks/gpu_day.py --lot 2")
 
 # %% [markdown]
 # The large network begins at 5%, but that isn't an idle chip: if `bfloat16` is 14.8 times as fast,
-# `float32` can't get much beyond 7%. With all six lines the MFU is 45%, so a seventh can't do much
-# better than twice as fast.
+# `float32` can't get much beyond 7%. With all six lines the MFU is 45%, so a seventh line can't do
+# much better than twice as fast.
 #
 # ## What to take with you
 #
@@ -735,7 +733,7 @@ if not is_measured:
 # in proportion). Then compare with the output under solution 5.
 #
 # **6.** ★★ And your own step? Predict how many times as fast `bfloat16` makes it, with [your chip's
-# factor](#Arithmetic-or-memory) in place of 7.4. Then measure it (`plain` is your ViT-Ti/16 from the
+# factor](#Arithmetic-or-memory) in place of 14.8. Then measure it (`plain` is your ViT-Ti/16 from the
 # profile, and a scale of 1 changes nothing):
 #
 # ```python
@@ -1004,7 +1002,7 @@ for name, build in OPTIMIZERS.items():
 #
 # PyTorch runs a network operation by operation, and each one reads its input from memory
 # and writes its output back. `torch.compile` looks at the whole function first and writes
-# new code for it, in which neighbouring small operations share one trip. On a processor
+# new code for it, in which neighbouring small operations share one trip. On a processor,
 # that needs a C++ compiler, and the first call takes a while. A norm, a GELU and an
 # addition:
 
@@ -1191,7 +1189,7 @@ for name, parts in {
 # <details><summary>Solution 6</summary>
 #
 # On the processor that this page ran on, `bfloat16` products are more than four times as fast as in
-# `float32`. With that in place of 7.4 in the sum, the step should be nearly three times as fast.
+# `float32`. With that in place of 14.8 in the sum, the step should be nearly three times as fast.
 # Expect less, because autocast also has to convert numbers.
 #
 # </details>

@@ -629,10 +629,12 @@ figures.show(*resnets.sheets(None, six, APART))
 # %% tags=["nbval-ignore-output", "hide-input"]
 kept = results.read("digits-one-in-the-corner")
 two = {}
+print("          in the               other kinds")
+print("          corner    elsewhere    elsewhere")
 for key in ("vit", "resnet"):
     row, name = kept["metrics"][key], resnets.NETWORKS[key][0]
-    print(f"{name:6} in the corner {row['corner']:.0f}%", end=", ")
-    print(f"elsewhere {score(row)} (other kinds {row['others']:.0f}%)")
+    print(f"{name:6} {row['corner']:7.0f}%  {score(row):>13}", end="")
+    print(f" {row['others']:11.0f}%")
     found = torch.tensor(row["map"])[::APART, ::APART]
     two[f"{name},\nthe tenth kind"] = found
 figures.show(*resnets.sheets(None, two, APART, framed=two))

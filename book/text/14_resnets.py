@@ -529,7 +529,7 @@ two = {f"{name} taught\nanywhere": found for name, found in filled.items()}
 figures.show(*resnets.sheets(None, two, APART))
 
 # %% [markdown]
-# You've shown the ViT every place, and now its chart is *even*, apart from faint stripes. It
+# You've shown the ViT every place, and now its chart is *even*, apart from stripes. It
 # isn't bright, though: even of the digits that it *learned* from, the ViT reads only 70%.
 #
 # Does it just lack practice? On a GPU, we showed both networks two million sheets, made from 250
@@ -618,10 +618,10 @@ figures.show(*resnets.sheets(None, six, APART))
 # shapes](#Ten-times-the-pictures) tell a similar story.)
 #
 # But has the ViT learned what a convolution knows? What a convolution learns in one place, it can
-# use everywhere. Our ViT was *shown* every kind of digit at every place, and may have learned them
-# one by one.
+# use everywhere. Our ViT was *shown* every kind of digit at every place, and may have learned each
+# place by itself.
 #
-# So here's a harder test. Both networks learn the 25,000 digits again, nine kinds of them
+# So here's a harder test. Both networks learn the 25,000 digits again, nine kinds
 # anywhere, as before. But the tenth kind only ever appears in the corner, at the 4×4 places from
 # the top of the page. We did this three times, with the twos, the fives and the eights, and the
 # charts show the mean. **Will the ViT read the tenth kind elsewhere?** Decide before you look!
@@ -629,10 +629,12 @@ figures.show(*resnets.sheets(None, six, APART))
 # %% tags=["nbval-ignore-output", "hide-input"]
 kept = results.read("digits-one-in-the-corner")
 two = {}
+print("          in the               other kinds")
+print("          corner    elsewhere    elsewhere")
 for key in ("vit", "resnet"):
     row, name = kept["metrics"][key], resnets.NETWORKS[key][0]
-    print(f"{name:6} in the corner {row['corner']:.0f}%", end=", ")
-    print(f"elsewhere {score(row)} (other kinds {row['others']:.0f}%)")
+    print(f"{name:6} {row['corner']:7.0f}%  {score(row):>13}", end="")
+    print(f" {row['others']:11.0f}%")
     found = torch.tensor(row["map"])[::APART, ::APART]
     two[f"{name},\nthe tenth kind"] = found
 figures.show(*resnets.sheets(None, two, APART, framed=two))
@@ -659,15 +661,16 @@ print(kept["command"])
 
 # %% [markdown]
 # Neither reads it everywhere! The ViT's chart fades away from the corner, although the other nine
-# kinds give it no trouble there. So knowing nine kinds everywhere wasn't enough for a tenth.
+# kinds give it no trouble there. So what the ViT learned in one place, it mostly didn't use
+# elsewhere.
 #
 # Now look at the ResNet. Along the upper and the left edge, it still reads most digits of the tenth
 # kind, but inside it loses them. How can it know where a digit is, if it uses the same numbers
-# everywhere, and averages at the end? We think that it feels the edge. Its 3×3 convolutions [add
+# everywhere, and averages at the end? We think it feels the edge. Its 3×3 convolutions [add
 # zeros](#One-zero-too-many) at the edge of a map, so a kernel meets other numbers there than inside.
-# ([Islam et al. 2021](https://arxiv.org/abs/2101.12322) found that such zeros tell a network of
-# convolutions about position.) In training, a digit away from both edges was never of the tenth
-# kind, and our ResNet seems to have learned that, too.
+# ([Islam et al. 2021](https://arxiv.org/abs/2101.12322) found that such zeros give away
+# positions.) In training, the tenth kind was always near both the upper and the left edge. Our
+# ResNet seems to have learned half of that: one edge is enough.
 #
 # So weight sharing is a strong hint, but not a law.
 #
@@ -1308,8 +1311,8 @@ print("checked: all know their shapes, and the ViT lacks pictures")
 #    come with. Its convolutions see which stroke is above which, so it can do without positions.
 # 4. At the top of the page, no digit was ever outside the corner, so there was nothing to learn
 #    about other places. In the harder test, the other nine kinds were everywhere, so a digit away
-#    from both edges was never of the tenth kind. We think the ResNet learned that because it
-#    helped in training.
+#    from the upper and the left edge was never of the tenth kind. We think the ResNet learned that
+#    because it helped in training.
 #
 # </details>
 #

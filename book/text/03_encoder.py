@@ -224,8 +224,8 @@ print(largest_shares(lambda z: z))
 # picks a single winner. That's what kept the fog away: a patch that copies one favourite no longer
 # averages. As long as [the favourites differ](#First-values), the patches do.
 #
-# But a softmax like that hardly changes when its scores do (chapter 2), so hardly anything is
-# learned.
+# But a softmax like that hardly changes when its scores do (chapter 2), so queries and keys
+# hardly learn.
 #
 # So let's hand every branch tokens of a standard size. For each token, subtract the mean of its
 # numbers, then divide by their standard deviation.
@@ -282,11 +282,11 @@ compare({"+ norm": z})
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# With equal shares for all 196, it would be half a percent. So these untrained layers look at all
-# patches almost equally, and training can still choose whom to look at.
+# Equal shares for all 196 would be half a percent. So these untrained layers look at all patches
+# almost equally, and training can still choose whom to look at.
 #
-# It takes both: the plus sign keeps the differences in the stream, and the norm keeps layers from
-# drowning them.
+# It takes both: the plus sign keeps the differences, and the norm keeps attention from becoming all
+# or nothing.
 #
 # ## Then think for yourself
 #
@@ -653,7 +653,7 @@ print("cap and face are a uniform together, and neither is alone")
 # ## What to take with you
 #
 # 1. Attention averages, so attention alone makes all tokens equal. The plus sign keeps their
-#    differences, and the norm keeps layers from drowning them.
+#    differences, and the norm keeps attention from becoming all or nothing.
 # 2. Attention lets the tokens talk, and the MLP lets each of them think.
 # 3. A block is two lines of code with four parts. Take one out of a trained network, and it talks
 #    nonsense without any error.
@@ -723,8 +723,8 @@ print("cap and face are a uniform together, and neither is alone")
 # weight in the network.
 #
 # And the two spreads of 21%, with norms and without? Here they are for four other seeds. Then,
-# for our own 24 layers without norms, how many patches are somebody's favourite, in each of the three
-# heads, and what's left if every patch gives equal shares to all:
+# for our own 24 layers without norms: how many patches are somebody's favourite, in each of the three
+# heads, and what the spread would be if every patch gave equal shares to all.
 
 # %% tags=["hide-input"]
 with torch.random.fork_rng():
@@ -969,8 +969,8 @@ for name, shares in wrote.items():
 # %% [markdown]
 # No branch is idle: each adds between a fifth of what's there and about as much again. But
 # the median hides a surprise. Here are, for each photograph, the four longest of the 196 vectors
-# after block 8. Behind them is how many times as long as a typical vector the shortest of the
-# four is: first after block 7, then after block 8.
+# after block 8. The numbers behind them say how long the shortest of the four is, compared with a
+# typical vector: first after block 7, then after block 8.
 
 # %% tags=["hide-input"]
 for name, image in images.items():

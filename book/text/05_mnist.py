@@ -390,7 +390,7 @@ for name, loop in {"with": train, "without": fall}.items():
 #
 # ## Better, or lucky?
 #
-# That's why, from now on, we'll compare means of three seeds.
+# That's why, for the next changes, we'll compare means of three seeds.
 #
 # One more change might help: `centre` maps the pixels to −1 to 1, so that paper and ink have
 # opposite signs.
@@ -496,8 +496,8 @@ figures.show(
 #
 # That record has a surprise: at our rate of 0.01, the gain from the warm-up is only about [one of
 # its errors](#Solutions), so it's no result. We keep the warm-up, because it costs nothing. A
-# falling rate [doesn't always help](#When-falling-hurts), either: at 0.001, it makes more mistakes
-# than a constant rate, probably because it falls too early.
+# falling rate [doesn't always help](#When-falling-hurts), either: at 0.001, you get more mistakes
+# than with a constant rate, probably because it falls too early.
 #
 # ## Fifteen epochs
 #
@@ -834,8 +834,8 @@ print("always 2 is right for 31 of 75, with batches of 7, 32 and 75")
 # %% [markdown]
 # ### When falling hurts
 #
-# On the ladder, 0.001 stays constant, and it does better than among our five runs, where it rose
-# and fell. But only one of those five had this rate, so here are three of each, over two epochs:
+# On the ladder, 0.001 stays constant, and you get fewer mistakes than in the run at 0.001 where
+# the rate rose and fell. But that was a single run, so here are three of each, over two epochs:
 
 # %% tags=["nbval-ignore-output"]
 fallen = [climb(seed, 0.001) for seed in SEEDS]
@@ -871,8 +871,9 @@ figures.show(*mnist.confusion(counts, data.class_names))
 # ran once and recorded. The record has the fall and the warm-up as separate rungs; our "+ rise
 # and fall" is the record's rung with both. Errors shrink with the square root of the number of
 # seeds, so the ratio of a real gain to its error should grow about $\sqrt{20/3} \approx 2.6$
-# times. None of them grows as much as that: three seeds hardly know their own spread. Still, what
-# they called a result holds up. And the shifts, two epochs long, lean the wrong way, if at all.
+# times. None of the ratios grows as much as that: three seeds hardly know their own spread. Still,
+# what they called a result holds up. And the shifts, two epochs long, lean the wrong way, if at
+# all.
 #
 # Two details: the standard deviation of $n$ runs divides by $n - 1$, and our rungs share their
 # seeds, so adding their squared errors is only approximate.
@@ -961,9 +962,10 @@ figures.show(*mnist.two_maps(share, cost, names))
 
 
 # %% [markdown]
-# Those are means over all test images, blanked with paper. (The shares don't add up to 100%,
-# because the class token also takes something from itself.) Even on average, the maps disagree:
-# the class token takes most from one patch, and blanking another hurts most.
+# Both maps are means over all test images. For the right one, each patch in turn was blanked with
+# paper. (The shares on the left don't add up to 100%, because the class token also takes something
+# from itself.) Even on average, the maps disagree: the class token takes most from one patch, and
+# blanking another hurts most.
 #
 # Do they agree image by image? Over the 16 patches of an image, we correlate the rise of
 # the loss (1 is perfect agreement, 0 none) with three things: the image's own attention

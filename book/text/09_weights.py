@@ -525,8 +525,6 @@ costs = [
 without = metrics["top1/none"]["value"]
 figures.show(*drawings.costs(costs, 1_000, without))
 print(f"{without} of 1,000 are right if nothing is changed")
-print(f"{record['command']}")
-print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
 # The colours are the parts in the table. A dot shows how far a logit moved at most, and
@@ -863,6 +861,8 @@ for key, words in {"none": "no change", **WORDS}.items():
         for each in ("top1", "top5", "cross_entropy", "changed_answers")
     )
     print(f"{words:20} {first:5} {five:5} {nats:13.4f} {changed:7}")
+print(record["command"])
+print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
 # Two rows have more right answers than the network without a change. Should you resize

@@ -99,7 +99,7 @@ figures.show(*drawings.answers(seen, before, after))
 #
 # Here are our weights in four dialects. This book's `convert` wrote all the files, even the
 # `.npz` (NumPy's archive of arrays) in the dialect of the paper's authors. Open a file, and you
-# get a dict from names to arrays, which PyTorch calls a `state_dict`. All four are in `files`:
+# get a dict from names to arrays, which PyTorch calls a `state_dict`. The four dicts are in `files`:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 import warnings
@@ -368,7 +368,7 @@ print("checked: if both get timm's tensors, the difference is below 1e-10")
 # Google](#The-file-they-published), [Steiner et al. 2022](https://arxiv.org/abs/2106.10270).
 # Only the handwriting in `authors.npz` is ours.)
 #
-# ## One forgotten line
+# ## One forgotten transpose
 #
 # In chapter 4, a strict load didn't notice four heads instead of three, because none of *our*
 # arrays shows how many there are. But what about a mistake *in* the arrays?
@@ -525,8 +525,6 @@ costs = [
 without = metrics["top1/none"]["value"]
 figures.show(*drawings.costs(costs, 1_000, without))
 print(f"{without} of 1,000 are right if nothing is changed")
-print(f"{record['command']}")
-print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
 # The colours are the parts in the table. A dot shows how far a logit moved at most, and
@@ -547,7 +545,7 @@ print(f"{record['hardware']}, {record['date']}")
 #
 # > **Remember.** Accuracy can't tell the right network from a slightly wrong one. So check names
 # > and shapes with a strict load, and then compare *logits* with another program's. They agree
-# > if all that's left is rounding: in float32, about a millionth of the largest logit.
+# > if they differ only by rounding: in float32, about a millionth of the largest logit.
 # >
 # > First let each program prepare its *own pixels*. If the logits disagree, give both the *same
 # > pixels*. If they agree now, the preparation differs. If not, the difference is [inside the
@@ -844,7 +842,7 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 # top-5 those where it's among the first five. Then come the mean cross-entropy, and how many
 # answers aren't the same as without a change.
 #
-# Five of the rows aren't in the figure. *Out not transposed* is your forgotten line. *q, k,
+# Five of the rows aren't in the figure. *Out not transposed* is what `careless` got wrong. *q, k,
 # v by head* reads the tall array as if each head kept its own three parts together. *Pixels
 # by column* numbers the pixels within each patch downwards. For *short side 256*, photographs
 # are scaled to 256 pixels instead of 248, and *epsilon 1e-12* is the default of Hugging Face's
@@ -863,6 +861,8 @@ for key, words in {"none": "no change", **WORDS}.items():
         for each in ("top1", "top5", "cross_entropy", "changed_answers")
     )
     print(f"{words:20} {first:5} {five:5} {nats:13.4f} {changed:7}")
+print(record["command"])
+print(f"{record['hardware']}, {record['date']}")
 
 # %% [markdown]
 # Two rows have more right answers than the network without a change. Should you resize
@@ -1025,10 +1025,10 @@ if published:
 #
 # It isn't: the paper doesn't say how the weights are stored. [Dosovitskiy et al.
 # 2021](https://arxiv.org/abs/2010.11929) describe the network in section 3.1 and say in
-# 3.2 what becomes of the head and the positions when it's fine-tuned. Which GELU, which
-# epsilon and what mean of the pixels is only in the authors' code. Our weights aren't
-# from that paper either, but, as far as anybody can tell, from [Steiner et al.
-# 2022](https://arxiv.org/abs/2106.10270), some of the same authors.
+# 3.2 what becomes of the head and the positions when it's fine-tuned. Only the authors'
+# code says which GELU, which epsilon and which mean of the pixels they used. Our weights aren't
+# from that paper either. As far as anybody can tell, they're from [Steiner et al.
+# 2022](https://arxiv.org/abs/2106.10270), by some of the same authors.
 #
 # ### What differs
 #
@@ -1064,10 +1064,10 @@ if published:
 # <details><summary>Solution 2</summary>
 #
 # (a) No, they have the same shape, but the network notices. (b) Yes: 192×768 isn't
-# 768×192. (c) Yes: the bias then has 384 numbers where 576 are expected. (d) No, the
-# shapes fit (you'd have to write the row as 1×1×192). And here the network doesn't notice
-# either: the class token and the first row of positions are only ever added to each
-# other.
+# 768×192. (c) Yes: the bias then has 384 numbers where 576 are expected. So neither
+# reaches the network. (d) No, the shapes fit (you'd have to write the row as 1×1×192). And
+# here the network doesn't notice either: the class token and the first row of positions are
+# only ever added to each other.
 #
 # </details>
 #
@@ -1114,8 +1114,8 @@ print("the right logits:", bool((mirrored - logits).abs().max() < 1e-8))
 # that one swapped block does no harm at all.
 #
 # It does. Of the 1,000 photographs, 597 are right after the swap in the first block, and 727
-# after the swap in the last one, instead of 813. (We counted that by hand, and noted it in the
-# repository's `LOG.md`.) The first hurts more, and that makes sense, because eleven blocks
+# after the swap in the last one, instead of 813. (We measured that separately, and noted it in
+# the repository's `LOG.md`.) The first hurts more, and that makes sense, because eleven blocks
 # build on what it hands them. But a block only adds to the tokens that pass it, so most of the
 # network survives.
 #

@@ -477,9 +477,9 @@ assert abs(nothing) < 0.01 and 95 < six["test/form/frozen"]["value"] < 96
 print("checked: six gains, each more than six of its errors")
 
 # %% [markdown]
-# Which ninth. Nearly half of the forms are in the middle, and the linear classifier is right exactly
-# as often as if it always said "middle". But ask the same features *which form* it is, and nearly
-# every answer is right. So our class token tells a linear classifier *what*, and not *where*. (On
+# Which ninth. Nearly half of the forms are in the middle, and frozen features do exactly as well as
+# always saying "middle". But ask the same features *which form* it is, and nearly every answer is
+# right. So our class token tells a linear classifier *what*, and not *where*. (On
 # MNIST, though, the shrunk pictures do [as well as the features](#How-the-six-were-measured).)
 #
 # For ImageNet, then, let frozen features go first. They give you an accuracy that the weekend has to
@@ -560,7 +560,7 @@ figures.show(*imagenet.rehearsal(losses, math.log(6)))
 # %% [markdown]
 # It begins on the line, so the head isn't random. Half-way through the warm-up it has moved, so the
 # optimizer knows the head. When the warm-up ends, it's far below the line, so the labels seem right,
-# and the rate isn't too high. (The red lines average ten steps.) Those are your **three looks**. In
+# and the rate isn't too high. (The thick red lines average ten steps.) Those are your **three looks**. In
 # your real run the warm-up takes 500 steps, so you'll look at steps 1, 250 and 500.
 #
 # And on ImageNet itself? We took a thousandth of it, *one photograph of each class*, and
@@ -1079,7 +1079,7 @@ for name, words in recorded.items():
 # 2. Norms keep 4 bytes for each number, twice. Attention keeps five numbers and the MLP
 #    nine, at 2 bytes. (Attention's table isn't kept: *fused attention* computes it again.)
 # 3. Colours in another range, and the same photographs in every process: you can't know how
-#    fast their losses should fall. Sorted by class shows as bumps that could be bad luck.
+#    fast a loss should fall, or how much it should shake. Sorted by class shows as bumps that could be bad luck.
 # 4. In the first epoch every photograph is the first of its class, and probably the head favours
 #    the classes it has seen. From then on, the network has seen every photograph before.
 # 5. For *what is it?*, if you can do without the last four to thirteen points. Not for *how

@@ -400,9 +400,9 @@ print("the same answers, in shuffled order:", same)
 #
 # ## Several questions at once
 #
-# Shares add up to 100%, so attention gives a patch a single average. Suppose a patch needs a
-# number from each of two others. One has 3, the other 7, and with half shares it gets 5. Had
-# they been 4 and 6, it would get 5 again. With two attentions side by side, it could get both.
+# Attention gives a patch a single average. Suppose a patch needs a number from each of two
+# others. One has 3, the other 7, and with half shares it gets 5. Had they been 4 and 6, it
+# would get 5 again. With two attentions side by side, it could get both.
 #
 # Each of the two is called a *head*, and has three matrices of its own. (The network's own
 # head, which names the class, is something else.) The heads' outputs are set side by side, and
@@ -582,7 +582,7 @@ rows = {
 }
 alt = """What the cap's patch looks at, three heads each of two blocks. Block 2:
 head 1 at the patch to the left, head 2 at itself and at dark cloth, head 3 to
-the right. Block 8: braid, brim and both ends of the cap."""
+the right. Block 8: braid, the edge above the forehead and both ends of the cap."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
@@ -590,13 +590,14 @@ figures.show(*drawings.heads(picture, rows, alt))
 # other photographs](#All-thirty-six-maps), too. The second looks at dark cloth, even the
 # jacket's.
 #
-# In block 8, each head finds another part of the cap: the braid, the brim, both ends. Is that
-# content, or just up, down and sideways? In [the second reading](#All-thirty-six-maps), a lens
-# of her glasses finds the other lens, and a star finds other stars. It looks like content.
+# In block 8, each head finds another part of the cap: the braid, the edge above the forehead,
+# both ends. Is that content, or just up, down and sideways? In [the second
+# reading](#All-thirty-six-maps), a lens of her glasses finds the other lens, and a star finds
+# other stars. It looks like content.
 #
 # Do the cap's other patches come away with much the same? What attention returns is added to
-# the tokens. Here's how similar the tokens were before block 8, and the vectors that its
-# attention adds:
+# the tokens. Here's how similar the tokens were before block 8, and how similar its additions
+# are:
 
 # %% tags=["hide-input"]
 names = ("after block 7", "added in block 8")
@@ -753,8 +754,8 @@ table({name: usual[name] for name in twelve})
 # ### Nothing learned
 #
 # What if query, key and value are simply the patch itself, its 768 numbers as they are? In the
-# middle is what it looks at. On the right is the same, after we've subtracted the mean patch of
-# the picture from queries and keys.
+# middle is what the jacket's patch looks at. On the right is the same, after we've subtracted
+# the mean patch of the picture from queries and keys.
 
 # %%
 _, raw = attention(patches, patches, patches)
@@ -916,8 +917,9 @@ print(f"block 12: the four corners get {corners:.0%} of all patches' attention")
 # 2024](https://arxiv.org/abs/2309.16588)). [Chapter 15](15_inside.ipynb) looks into our
 # corners.
 #
-# Three of these heads look in one direction. Their yellow neighbour gets far more than 6%.
-# Here's the share that they take from it, averaged over all patches of a photograph:
+# Three of these heads look in one direction. In the figure their neighbour is simply yellow, 6%
+# or more. Here's the share that they really take from it, averaged over all patches of a
+# photograph:
 
 
 # %% tags=["hide-input"]
@@ -995,7 +997,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 #   still look at all the others.
 # * [Jain and Wallace 2019](https://arxiv.org/abs/1902.10186) disagree with what we did
 #   with the maps. In networks that read text they find very different maps that lead to
-#   the same prediction, so a map explains nothing. [Wiegreffe and Pinter
+#   the same prediction, so, they say, a map explains nothing. [Wiegreffe and Pinter
 #   2019](https://arxiv.org/abs/1908.04626) reply that it depends on what you call an
 #   explanation. Exercise 7 is about this.
 #
@@ -1020,7 +1022,7 @@ figures.show(*drawings.heads(picture, rows, alt))
 # <details><summary>Solution 1</summary>
 #
 # Heads 1 and 3 of block 2 put most of their attention at a fixed offset: left and right.
-# That's what one entry of a 3×3 convolution does, too. The brim of the cap in block 8 is
+# That's what one entry of a 3×3 convolution does, too. The lower edge of the cap in block 8 is
 # somewhere else in every photograph. No fixed offset can do that.
 #
 # </details>
@@ -1073,7 +1075,7 @@ print("converted: the same queries")
 # The cell folded below draws the maps. Block 2 does what it did for the cap: left and
 # right, now of the jacket's patch. Block 8 is where it gets hard. It's about content, so
 # you'd expect jacket where there was cap, and head 3 finds that, on both shoulders. Head 1
-# looks at the name tag next door. But head 2, which found the cap's brim, looks at the
+# looks at the name tag next door. But head 2, which found the cap's lower edge, looks at the
 # lower corners: that prediction fails.
 #
 # </details>

@@ -494,7 +494,7 @@ print("all weights, seed by seed:", ", ".join(missed), "wrong")
 #
 # On your own photographs, don't count on the same gain. Some of these test photographs show an
 # object that's among the training photographs, too. The nearest neighbour [profits from
-# that](#The-same-bottle-twice), and the network may as well, but we haven't measured how much.
+# that](#The-same-bottle-twice). Perhaps the network does, too, but we haven't measured how much.
 #
 # What should you do, then? Begin with frozen features. If you have well over a thousand photographs,
 # try training all the weights. (We've measured nothing between 60 and 1,768.)
@@ -607,7 +607,7 @@ many = (sixty == y_test.cpu()).sum().item()
 print(f"\n1,768 on all sixty: {many}")
 
 # %% [markdown]
-# How did you do? (Twelve of twelve was lucky: of all sixty, that network gets 56.)
+# How did you do? (The second network isn't perfect: of all sixty, it gets 56.)
 #
 # Look at no. 9. Would you have called it paper? TrashNet's authors did, and so does a
 # network that has seen 1,768 of *their* labels. Train it on your own things, and it learns what
@@ -723,10 +723,10 @@ for name, model in {"zeros": with_new_head(6), "random": random}.items():
 # ### What did your network look at?
 #
 # Remember the jar with the label, which the network took for plastic before and after training. In
-# these maps a patch is bright if much of the class token, which is all that a head reads, came from
-# it, by a method that [chapter 15](15_inside.ipynb#What-did-it-look-at?) puts to the test. That's
-# why even the untouched network, which has no words for materials, has a map. The second map is of
-# the network that you've loaded:
+# these maps a patch is bright if much of the class token came from it, by a method that [chapter
+# 15](15_inside.ipynb#What-did-it-look-at?) puts to the test. The class token is all that a head
+# reads, so even the untouched network, which has no words for materials, has a map. The second map
+# is of the network that you've loaded:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 from vitedu.interpret import attention_map
@@ -793,8 +793,8 @@ for name in ("probe", "nearest"):
 #
 # With *layer decay*, each block learns at, say, three quarters of the rate of the block above it.
 # The authors of [MAE](https://arxiv.org/abs/2111.06377) do that, with AdamW; for ViT-L, their code
-# trains for 50 epochs, five of them warm-up, with a weight decay of 0.05. In one line, the decay
-# is `vitedu train finetune data=mine optimizer=adamw lr=1e-4 layer_decay=0.75`. We haven't
+# trains for 50 epochs, five of them warm-up, with a weight decay of 0.05. To try layer
+# decay, run `vitedu train finetune data=mine optimizer=adamw lr=1e-4 layer_decay=0.75`. We haven't
 # measured what it brings. (Left to itself, our network did the opposite: the last blocks moved
 # least, says [solution 5](#Solutions).)
 #
@@ -885,7 +885,7 @@ for name in ("probe", "nearest"):
 # guesses: all the trained weights were thrown about to suit a head that never learned. It
 # looks like a rate that's too high, and you could look there for days. You'd find it by
 # comparing the head before and after: it's equal to the last bit. Or by counting the
-# weights that the optimizer holds: they are those of a head for a thousand classes.
+# weights that the optimizer holds: its head still has a thousand outputs.
 #
 # </details>
 
@@ -933,7 +933,8 @@ for block in range(12):
 # <details><summary>Solution 7</summary>
 #
 # Find pairs of a training and a test photograph that look alike, and look at some of them
-# to see how often they show one object. Then train without the look-alikes, and, so that
-# fewer photographs don't pass for the reason, without as many others, drawn at random.
+# to see how often they show one object. Then train without the look-alikes. That also
+# leaves fewer photographs to learn from, so train once more, this time without as many others, drawn
+# at random, and compare.
 #
 # </details>

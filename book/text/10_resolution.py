@@ -329,7 +329,6 @@ def recorded(case, name):
 
 for words, case in (("resized", "160"), ("the first rows", "160-cut")):
     print(f"160 pixels, {words:15}{recorded(case, 'top1'):4} right")
-print(f"{record['hardware']}, {record['date']}: {record['command']}")
 
 # %% [markdown]
 # More than a third of the right answers are gone, and nothing complained. It's like reading a page
@@ -413,7 +412,6 @@ cases = {
     for sides in ((224, 224), (224, 384), (384, 384))
 }
 figures.show(*drawings.practice(cases))
-print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 
 
 # %% [markdown]
@@ -729,7 +727,6 @@ finer = {
 print("pixels  short side 256  short side up to 440")
 for side, count in finer.items():
     print(f"{side:6}{right[side]:16}{count:22}")
-print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 
 # %% [markdown]
 # With more to see, the fall at 384 is half as deep. (The second column is in bfloat16,
@@ -935,6 +932,16 @@ for name, side in (
 # at large sides do the pairs take over. In a wider network that happens even later, as
 # the last line shows.
 #
+# ### Where the recorded numbers are from
+#
+# Each of these scripts is in the repository, and wrote what we show here:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+for each in (record, detail, *sets.values()):
+    print(f"{each['hardware']}, {each['date']}")
+    print(f"    {each['command']}")
+
+# %% [markdown]
 # ## Where this is in the paper
 #
 # | here | in [Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929) |

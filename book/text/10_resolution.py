@@ -57,8 +57,8 @@ for side in (224, 288, 384):
 figures.show(*drawings.cuts(shown, told))
 
 # %% [markdown]
-# The photograph and the weights are the same, and nobody has trained anything in
-# between. A patch is still sixteen pixels wide and high, but there are more patches now, and
+# The photograph and the file of weights are the same, and nobody has trained anything.
+# A patch is still sixteen pixels wide and high, but there are more patches now, and
 # each covers a smaller piece of the scene. At 288 pixels, the oil rig has turned into a space
 # shuttle or a missile, which is as near to a Falcon rocket as ImageNet's classes get.
 
@@ -140,8 +140,8 @@ print("checked: the four are picked as the text says")
 # Nobody told the network that these numbers belong to a grid, and they began as noise. Now
 # the first channel changes from top to bottom, the second from left to right, and the third
 # is a chessboard of both. The last one looks wild, but its values hardly differ. Each picture is
-# stretched from its own lowest value (dark) to its highest (bright), so check the standard
-# deviation below it, `std`.
+# stretched from its own lowest value (dark) to its highest (bright), so check `std` below
+# it, the standard deviation.
 #
 # To enlarge a photograph, you'd put new values between the old ones. We'll do the same with every
 # channel.
@@ -329,7 +329,6 @@ def recorded(case, name):
 
 for words, case in (("resized", "160"), ("the first rows", "160-cut")):
     print(f"160 pixels, {words:15}{recorded(case, 'top1'):4} right")
-print(f"{record['hardware']}, {record['date']}: {record['command']}")
 
 # %% [markdown]
 # More than a third of the right answers are gone, and nothing complained. It's like reading a page
@@ -341,7 +340,7 @@ print(f"{record['hardware']}, {record['date']}: {record['command']}")
 # ## How large, without training?
 #
 # With the right table, are more pixels better? We've run the 1,000 photographs at seven
-# sizes, with the same weights and the same square from the middle of each photograph.
+# sizes, with the same network and the same square from the middle of each photograph.
 
 # %% [markdown] tags=["predict"]
 # At 160 pixels 751 were right, and at 224 it's 813. **And at 384?**
@@ -362,8 +361,8 @@ errors = {side: sum(counts) ** 0.5 for side, counts in changes.items()}
 figures.show(*drawings.curve(right, costs, errors, trained=224))
 
 # %% [markdown]
-# The grey band is two [standard errors](#Gained-and-lost) of the difference from 224 pixels, and by
-# the rule of [chapter 5](05_mnist.ipynb) what's inside is a tie: everything from 192 to 288 pixels,
+# The grey band is two [standard errors](#Gained-and-lost) of the difference from 224 pixels. By the
+# rule of [chapter 5](05_mnist.ipynb), what's inside is a tie: everything from 192 to 288 pixels,
 # even the highest point of the curve. Then the curve falls. At 384, the network is no better than
 # at 160, for more than seven times the work.
 #
@@ -413,7 +412,6 @@ cases = {
     for sides in ((224, 224), (224, 384), (384, 384))
 }
 figures.show(*drawings.practice(cases))
-print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 
 
 # %% [markdown]
@@ -422,8 +420,8 @@ print(f"{waste['hardware']}, {waste['date']}: {waste['command']}")
 # [hardly moved](#A-new-table).
 #
 # Does practice always pay? Chapter 11 has a second set, small photographs of ants and bees. Here's
-# what both sets gain or lose at the larger size, in points, compared with fine-tuning and testing at
-# the smaller one (± the standard error over the seeds):
+# how many points both sets gain or lose at the larger size, compared with doing everything at the
+# smaller one (± the standard error over the seeds):
 
 
 # %% tags=["hide-input"]
@@ -618,7 +616,8 @@ print("checked: her face is lit, and the cap and the jacket aren't")
 # 1. Only the table of positions depends on the size of the image. It's a picture with
 #    many channels, so you resize it like a picture, without the class token's row.
 # 2. A table with the right shape and the wrong places raises no error, and cost us more than
-#    a third of the right answers. ([Two more](#Rows-and-columns-mixed-up) are below.)
+#    a third of the right answers. ([Two more such
+#    tables](#Rows-and-columns-mixed-up) are below.)
 # 3. Without training, choose the shape that you like, but keep the short side near the size
 #    that the network knows. On waste, a larger size paid off, but only with practice.
 # 4. A patch's own answer hints at what's there, but it may be about another part of the
@@ -699,8 +698,8 @@ say(wide, coffee, "the table of a tall image, coffee")
 #
 # ### Stretched along a line
 #
-# For a *larger* image, a lazy way doesn't bother with grids. It has 197 rows and needs 325, so it
-# lets PyTorch stretch the rows along a line, class token and all.
+# For a *larger* image, a lazy way doesn't bother with grids. There are 197 rows, and
+# you need 325, so you let PyTorch stretch the rows along a line, class token and all.
 
 # %% tags=["nbval-ignore-output"]
 model = vitedu.load("ViT-Ti/16", image_size=288)
@@ -728,7 +727,6 @@ finer = {
 print("pixels  short side 256  short side up to 440")
 for side, count in finer.items():
     print(f"{side:6}{right[side]:16}{count:22}")
-print(f"{detail['hardware']}, {detail['date']}: {detail['command']}")
 
 # %% [markdown]
 # With more to see, the fall at 384 is half as deep. (The second column is in bfloat16,
@@ -934,6 +932,16 @@ for name, side in (
 # at large sides do the pairs take over. In a wider network that happens even later, as
 # the last line shows.
 #
+# ### Where the recorded numbers are from
+#
+# Each of these scripts is in the repository, and wrote what we show here:
+
+# %% tags=["nbval-ignore-output", "hide-input"]
+for each in (record, detail, *sets.values()):
+    print(f"{each['hardware']}, {each['date']}")
+    print(f"    {each['command']}")
+
+# %% [markdown]
 # ## Where this is in the paper
 #
 # | here | in [Dosovitskiy et al. 2021](https://arxiv.org/abs/2010.11929) |
@@ -983,8 +991,8 @@ for name, side in (
 # \end{pmatrix} $$
 #
 # Places 1 and 3 have no share. For a smooth wave, what's lost can be guessed from its
-# neighbours. For channel 149 it can't: you keep every second speck along each axis,
-# nine of the 25 specks, and the rest are gone.
+# neighbours. For channel 149 it can't: of a piece of 5×5 specks, you keep
+# every second one along each axis. That's nine of the 25, and the rest are gone.
 #
 # </details>
 #

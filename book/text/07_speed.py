@@ -154,8 +154,8 @@ print(f"so the step would be {1 / rest:.1f} times as fast")
 # get [depends on your chip](#Arithmetic-or-memory).
 #
 # GPUs have circuits for short formats, such as *TF32*: your tensors stay in `float32`, and the GPU
-# rounds each number's fraction to ten bits on its way into a product. (You'll see in a moment what
-# that means.) According to its data sheet, an H100 then multiplies 7.4 times as fast as in `float32`.
+# rounds each number's fraction to ten bits on its way into a product. (More on that in a
+# moment.) According to its data sheet, an H100 then multiplies 7.4 times as fast as in `float32`.
 # In `bfloat16`, which has sixteen bits, it's 14.8 times.
 #
 # **How many times as fast is the step, if only its products get that much faster?**
@@ -179,7 +179,7 @@ for gpu, half in GPUS.items():
 
 # %% [markdown]
 # TF32 should make this step more than three times as fast, and `bfloat16` should bring a little
-# more. At the end of the chapter, we'll check that on a real GPU.
+# more. Later we'll check that on a real GPU.
 #
 # So most of the time goes into products, and chips have circuits for products with fewer bits. What
 # do fewer bits lose?
@@ -333,7 +333,7 @@ print("checked: a product in float16, the loss in float32")
 # In the backward pass, the gradients of these products are sixteen bits too. Is that enough? Let's
 # look at real gradients, at the outputs of ViT-Ti/16's linear layers, for four photographs.
 #
-# Late in training, a network is right about most pictures, and then its gradients are small. To see
+# Late in training, a network is right about most pictures, and its gradients are small. To see
 # that case, we take the network's own answers as the labels.
 #
 # **Take a pencil.** Half of these gradients are smaller than about $2^{-14}$. And since a batch's
@@ -366,7 +366,8 @@ sizes = gradient_sizes(first_answers)
 figures.show(*speed.gradients(sizes, (1, 65_536)))
 
 # %% [markdown]
-# More than half would be lost: the median is down to $2^{-26}$, which rounds to zero.
+# More than half would be lost: the median is down to $2^{-26}$, which rounds to zero. (In the pale
+# strip, numbers have fewer digits.)
 
 # %% tags=["nbval-check-output", "hide-cell"]
 lost = [(sizes * scale).half().eq(0).float().mean() for scale in (1, 65_536)]
@@ -467,8 +468,8 @@ print("checked: step for step the weights and scale of torch's GradScaler")
 # %% [markdown]
 # ## A run brought back to life
 #
-# To see your scaler at work, we need gradients that are too small for `float16`. Our little
-# network's aren't, so we divide its loss by 65,536, and every gradient shrinks with it. Adam's
+# To see your scaler at work, we need gradients that are too small for `float16`. In our little
+# network they aren't, so we divide its loss by 65,536, and every gradient shrinks with it. Adam's
 # $\epsilon$ shrinks as much, so in `float32` nothing changes. Your scaler begins at $1$ here, with a
 # patience of four.
 
@@ -569,7 +570,7 @@ figures.show(*speed.memory(bars))
 # model = torch.compile(model)                       # compiled
 # ```
 #
-# We did it with ViT-B/16 and its little sister ViT-Ti/16, which has a fifteenth of the weights.
+# We did it with ViT-B/16 and its little sister ViT-Ti/16, with a fifteenth of the weights.
 #
 # TF32 comes first, and our sum said more than three times as fast. **Do you believe it, for the
 # large network and for the small one?**
@@ -645,8 +646,8 @@ figures.show(*up_to("batch of 256"))
 
 # %% [markdown]
 # The small one, by far. With four times the images, its step takes hardly longer, so with 64 the
-# chip can't have been busy, and faster products couldn't help. So if your network is as small as
-# this one, begin with the batch.
+# chip can't have been busy, and faster products couldn't help. So with a network this small,
+# begin with the batch.
 #
 # The last line, `torch.compile`, [turns several operations into one](#What-torch.compile-does).
 # **Which of the two can use that?**
@@ -686,8 +687,8 @@ if not is_measured:
 
 # %% [markdown]
 # The large network begins at 5%, but that isn't an idle chip: if `bfloat16` is 14.8 times as fast,
-# `float32` can't get much beyond 7%. With all six lines the MFU is 45%, so a seventh line can't do
-# much better than twice as fast.
+# `float32` can't get much beyond 100% / 14.8, or 7%. With all six lines the MFU is 45%, so a
+# seventh line can't do much better than twice as fast.
 #
 # ## What to take with you
 #

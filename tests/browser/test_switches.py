@@ -76,13 +76,7 @@ def test_the_compass_turns_and_answers_as_the_chapter(server, visit):
     assert opened.wrong == []
 
 
-PARTS = {
-    "nothing": "whole",
-    "the plus signs": "no plus signs",
-    "the norms": "no norms",
-    "attention": "no attention",
-    "the MLPs": "no MLPs",
-}
+PARTS = ("nothing", "the plus signs", "the norms", "attention", "the MLPs")
 
 
 def test_a_part_taken_out_gives_what_the_chapter_prints(server, visit):
@@ -90,9 +84,10 @@ def test_a_part_taken_out_gives_what_the_chapter_prints(server, visit):
     guesses = loaded(opened, "Take the parts out yourself")
     photographs, taken = opened.page.locator(".try-switch select").all()
     told = " ".join(str(each) for each in outputs("03_encoder"))
-    for words, start in PARTS.items():
-        taken.select_option(label=words)
-        _, *columns = re.search(rf"{start}: (.*?%)[;.]", told)[1].split(", ")
+    for part in PARTS:
+        row = f"no {part.removeprefix('the ')}".replace("no nothing", "whole")
+        taken.select_option(label=part)
+        _, *columns = re.search(rf"{row}: (.*?%)[;.]", told)[1].split(", ")
         for photograph, column in zip(("cat", "coffee"), columns, strict=True):
             photographs.select_option(photograph)
             name, percent = column.removesuffix("%").rsplit(" ", 1)

@@ -64,10 +64,13 @@ def test_the_band_lies_around_nothing():
 
 def test_a_run_and_a_move_are_where_their_percentages_say():
     paths = {"mine": [(30, 29), (88, 38)], "last": [(70, 61)]}
-    figure, alt = recipe.plane(paths, [LEFT], right=90, high=70)
+    move = LEFT._replace(error=1.5)
+    figure, alt = recipe.plane(paths, [move], right=90, high=70)
     (axes,) = figure.axes
     assert axes.get_xlim() == (20, 90) and axes.get_ylim() == (20, 70)
-    diagonal, path, last, *ends = axes.lines
+    diagonal, path, last, *ends = axes.lines[:5]
+    ((bar,),) = (error.lines[2] for error in axes.containers)
+    assert bar.get_segments()[0].tolist() == [[50, 41.5], [50, 44.5]]
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
     assert path.get_xydata().tolist() == [[30, 29], [88, 38]]
     assert [e.get_xydata().tolist() for e in ends] == [[[90, 40]], [[50, 43]]]
@@ -77,12 +80,6 @@ def test_a_run_and_a_move_are_where_their_percentages_say():
     assert ends[-1].get_color() == PATCHES
     assert words(axes) == ["no gap", "mine", "last", "mixing"]
     assert "last ends at 70 and 61%; mixing leads from 90 and 40%" in alt
-
-
-def test_an_error_is_a_bar_at_the_end_of_its_move():
-    figure, alt = recipe.plane(None, [LEFT._replace(error=1.5)])
-    ((bar,),) = (e.lines[2] for e in figure.axes[0].containers)
-    assert bar.get_segments()[0].tolist() == [[50, 41.5], [50, 44.5]]
     assert "to 50 and 43%; the bar at its end: 1.5 either way" in alt
 
 

@@ -306,8 +306,8 @@ state = translate(authors)
 print(len(authors), "arrays of theirs,", len(state), "of ours")
 
 # %% [markdown]
-# Now give the result to your class from chapter 4 (in float64, so that only the pixels can
-# still be rounded):
+# Now give the result to your class from chapter 4 (in float64, so that the network itself
+# hardly rounds):
 
 # %%
 from vitedu.plain import ViT
@@ -527,9 +527,9 @@ figures.show(*drawings.costs(costs, 1_000, without))
 print(f"{without} of 1,000 are right if nothing is changed")
 
 # %% [markdown]
-# The colours are the parts in the table. A dot shows how far a logit moved at most, and
-# each grid line is a hundred times the one before. (Mistakes that lose no right answers are sorted
-# by their dots.)
+# Each colour stands for a part in the table. A dot shows how far a logit moved at most, and
+# each grid line is a hundred times the one before. (The last three, with no fewer than 813, are
+# sorted by their dots.)
 #
 # **At the top, next to nothing is left.** With twelve heads instead of three, each head compares
 # only 16 numbers of a query and a key, but these weights were trained to compare 64. ([Why can't
@@ -745,7 +745,7 @@ for file in answered:
 # no mistake: *bicubic* can be computed in more than one way.)
 #
 # The JSON files say how to prepare a photograph, but torchvision saves [the arrays
-# alone](#There-and-back). Its own program got the rules from us, in the folded cell. `load`
+# alone](#There-and-back). In the folded cell, we told torchvision the rules. But `load`
 # has only the file, and assumes torchvision's habits: the six numbers from the top of this
 # page, and another way to resize and crop. Give your class our network's `rules` instead:
 
@@ -794,7 +794,7 @@ print("checked: the arrays to 1e-12; transformers' pixels, if Pillow resizes")
 #
 # 1. They keep queries, keys and values apart: six arrays per block, not two.
 # 2. The square ones: queries, keys and values, before you stack them, and the output.
-# 3. It's the second axis of a query's kernel.
+# 3. It's the length of a query kernel's second axis.
 # 4. The tanh GELU and another epsilon. Compare logits.
 # 5. How photographs are prepared, beginning with mean and deviation.
 #
@@ -915,8 +915,8 @@ for key in ("bilinear", "resize_256", "squash", "bgr"):
 #
 # ### There and back
 #
-# The four files from the top of the page went out with the same rules. What does `load`
-# make of them?
+# The four files from the start of this chapter, one per dialect, went out with the same rules.
+# What does `load` make of them?
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 print(f"{'':16} GELU   filter    crop   mean of red")
@@ -955,7 +955,7 @@ print("checked: my-vit has the arrays of the folder that transformers read")
 # authors of the ViT paper. timm carried the weights over to PyTorch, this book rounded them to
 # float16, and `convert` put them back into the authors' dialect.
 #
-# Can your dialect read a file that the authors themselves wrote? timm knows the address of
+# Can your `translate` read a file that the authors themselves wrote? timm knows the address of
 # one, and if you're online, the hidden `fetched` gets it for you (23 MB). Its name tells you
 # how it was trained: `Ti_16-i21k-300ep-…--imagenet2012-…` means 300 epochs on ImageNet-21k,
 # and then ImageNet. Our file is rounded to float16, so we round theirs, too.
@@ -993,8 +993,8 @@ if published:
 # %% [markdown]
 # "Not fetched" is what you see here because the book is built without a network, so this cell
 # is for you to run. (The package's tests load files that the authors' code wrote, and compare
-# with its logits.) Your dialect should read any published ViT of twelve blocks, and after
-# [exercise 3](#Exercises) the others, too.
+# with its logits.) `translate` should read any plain ViT of twelve blocks from Steiner et al.,
+# and after [exercise 3](#Exercises) the others, too.
 #
 # ### A file is not a harmless thing
 #
@@ -1073,8 +1073,8 @@ if published:
 #
 # <details><summary>Solution 3</summary>
 #
-# Count the names that end in `query/kernel`; the second axis of each of these arrays is
-# the number of heads. Then, in `stacked`, `range(12)` becomes `range(len(queries))`. In timm's file the
+# Count the names that end in `query/kernel`; the length of the second axis of each
+# of these arrays is the number of heads. Then, in `stacked`, `range(12)` becomes `range(len(queries))`. In timm's file the
 # array is 576×192, whatever the number of heads.
 #
 # </details>

@@ -139,17 +139,17 @@ print("checked: the four are picked as the text says")
 # %% [markdown]
 # Nobody told the network that these numbers belong to a grid, and they began as noise. Now
 # the first channel changes from top to bottom, the second from left to right, and the third
-# is a chessboard of both. The last one looks wild, but its values hardly differ. Each picture is
-# stretched from its own lowest value (dark) to its highest (bright), so check `std` below
-# it, the standard deviation.
+# is a chessboard of both. The last one looks wild, but its values hardly differ. Each picture has
+# its own scale, from its lowest value (dark) to its highest (bright), so only `std` below it, the
+# standard deviation, shows that.
 #
 # To enlarge a photograph, you'd put new values between the old ones. We'll do the same with every
 # channel.
 #
 # ## Between two places
 #
-# Take a pencil. Three places in a line have the values $2, 6, 4$. You need five, from the
-# same first place to the same last one. Walk along the line in half steps, and wherever you
+# Take a pencil. Three places in a line have the values $2, 6, 4$. You need five,
+# with first and last unchanged. Walk along the line in half steps, and wherever you
 # stop between two places, take half of each: $2, \mathbf{4}, 6, \mathbf{5}, 4$.
 #
 # Write down what each new place takes from the old ones, a row for each new place, and you
@@ -343,7 +343,7 @@ for words, case in (("resized", "160"), ("the first rows", "160-cut")):
 # sizes, with the same network and the same square from the middle of each photograph.
 
 # %% [markdown] tags=["predict"]
-# At 160 pixels 751 were right, and at 224 it's 813. **And at 384?**
+# At 160 pixels 751 were right, and at 224, 813. **And at 384?**
 #
 # * about as few as at 160
 # * clearly more than that, but fewer than at 224
@@ -361,14 +361,14 @@ errors = {side: sum(counts) ** 0.5 for side, counts in changes.items()}
 figures.show(*drawings.curve(right, costs, errors, trained=224))
 
 # %% [markdown]
-# The grey band is two [standard errors](#Gained-and-lost) of the difference from 224 pixels. By the
-# rule of [chapter 5](05_mnist.ipynb), what's inside is a tie: everything from 192 to 288 pixels,
-# even the highest point of the curve. Then the curve falls. At 384, the network is no better than
-# at 160, for more than seven times the work.
+# The grey band reaches two [standard errors](#Gained-and-lost) up and down from the count at
+# 224. By the rule of [chapter 5](05_mnist.ipynb), what's inside is a tie: everything from 192 to
+# 288 pixels, even the highest point of the curve. Then the curve falls. At 384, the network is no
+# better than at 160, for more than seven times the work.
 #
 # Why does it fall? The reason may be what [Touvron et al.
 # 2019](https://arxiv.org/abs/1906.06423) call the *train-test resolution discrepancy*. A network
-# gets used to the size that things have in training. Enlarge the photograph, and everything in
+# gets used to how large things are in training. Enlarge the photograph, and everything in
 # it grows, but the patches don't: what used to fit into one patch now fills nearly three. There are
 # other suspects: interpolated rows in the table, and attention shared among three times as many
 # tokens.
@@ -387,7 +387,7 @@ for side in (224, 384):
         say(model, square, f"{side}, moved to the {words}")
 
 # %% [markdown]
-# Now the oil rig is gone at 384, and even at 224 the missile wins. That's how little one
+# Now the oil rig isn't even second at 384, and even at 224 the missile wins. That's how little one
 # photograph tells you.
 #
 # ## And with training?
@@ -420,8 +420,8 @@ figures.show(*drawings.practice(cases))
 # [hardly moved](#A-new-table).
 #
 # Does practice always pay? Chapter 11 has a second set, small photographs of ants and bees. Here's
-# how many points both sets gain or lose at the larger size, compared with doing everything at the
-# smaller one (± the standard error over the seeds):
+# how many points each set gains or loses at the larger size, compared with training and testing at
+# the smaller one (± the standard error over the seeds):
 
 
 # %% tags=["hide-input"]
@@ -476,9 +476,9 @@ print("checked: waste by seeds, and how many photographs that is")
 
 # %% [markdown]
 # On waste, the drop and the gain are both more than five standard errors, so by chapter 5's rule
-# they're results, at least on these test photographs. On ants and bees, both losses may well be luck:
-# of only 153 test photographs, no seed lost more than four. But practice bought us nothing there.
-# ([Possible reasons, and how sure we are](#Who-gains-from-384-pixels).)
+# they're results, at least on these test photographs. On ants and bees, both losses could still be
+# luck: of only 153 test photographs, no seed lost more than four. But practice bought us nothing
+# there. ([Possible reasons, and how sure we are](#Who-gains-from-384-pixels).)
 #
 # ## A photograph in its own shape
 #
@@ -754,8 +754,8 @@ for side in SIDES:
         print(f"{side:4} {right[side]:6} {gained:7} {lost:5} {ratio:12.1f}")
 
 # %% [markdown]
-# And here are the 1,000 cut to a square and whole, each in its own shape, with the height
-# that the network knows:
+# And here are the 1,000 cut to a square and whole, each in its own shape, with the short
+# side that the network knows:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 gained, lost = (
@@ -816,13 +816,13 @@ for words, (values, seeds) in rows.items():
 # can't say, then, whether other photographs of waste would show the drop or the gain.
 #
 # Ants and bees are the opposite case. Over the seeds, the loss with practice is right at the border
-# of three standard errors. But a seed lost four photographs at most. Even if it gained none, that's
-# only $4 / \sqrt{4} = 2$ standard errors of the photographs, so we don't call it a loss.
+# of three standard errors. But no seed ends up more than four photographs lower. Even if it gained
+# none, that's only $4 / \sqrt{4} = 2$ standard errors of the photographs, so we don't call it a loss.
 #
 # ### A new table
 #
 # If you train at the new size anyway, do you have to resize the table? You could also learn the
-# positions anew, from a table that's random and small as in [chapter 4](04_vit.ipynb):
+# positions anew, from a table that's random and small, as in [chapter 4](04_vit.ipynb):
 
 # %% tags=["nbval-ignore-output"]
 model = vitedu.load("ViT-Ti/16", image_size=384)

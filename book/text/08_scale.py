@@ -201,9 +201,8 @@ def put_back(run, saved):
 # step counts from 0, so its learning rate warms up again.
 #
 # How far from the undisturbed run does each of them end? A fingerprint can't say, so we measure the
-# distance between the averages. From the untrained weights to the end of the undisturbed run it's
-# 100%, which the picture calls "its own distance". The numbers are means of three seeds, the grey
-# dots.
+# distance between the averages. The undisturbed run's way from the untrained weights is 100%, "its
+# own distance" in the picture. The numbers are means of three seeds, the grey dots.
 #
 # **After the weights, what's the worst thing to forget?**
 #
@@ -585,7 +584,7 @@ def worker(share, count, divide_by):
 
 # %% [markdown] tags=["predict"]
 # After the backward pass, the all-reduce of `torch.distributed` (`dist` for short) adds up the
-# gradients. With equal halves, the sum is twice the mean, so we divide:
+# gradients. Each is a mean over half the batch, so we halve their sum:
 #
 # ```
 # for weight in model.parameters():
@@ -796,8 +795,9 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 # Each new start goes back to the last whole checkpoint, and has to do the light red steps again.
 # A start that begins at its moment or past it is hardly more than a cross.
 #
-# If a cross is on a grey line and the next start begins one grey line earlier, the kill came before
-# the save was done: the new file didn't have its name yet, but the old one was still whole.
+# With your moments, you may see a cross on a grey line and the next start one line earlier. Then the
+# kill came before the save was done: the new file didn't have its name yet, but the old one was
+# still whole.
 #
 # Hitting a save takes luck. In a [harder test](#Beyond-a-rename) of our package, 12 of 20 kills
 # came in the middle of a write, and the weights were still equal.

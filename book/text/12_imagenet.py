@@ -263,7 +263,7 @@ for words, key in {
 # |---|---|---|---|
 # | before | colours in the wrong range | a slower fall | finished weights get their published accuracy |
 # | before | same photographs in every process | more noise | count the different photographs in a batch |
-# | before | sorted by class | bumps, or nothing you'd notice | count the classes in a batch |
+# | before | sorted by class | bumps, wild or hardly noticeable | count the classes in a batch |
 # | first step | random head | a loss above $\ln K$ | the first loss is $\ln K$ |
 # | half-way through the warm-up | new head put in after the optimizer was made | $\ln K$, to the last digit | has the loss moved? |
 # | the warm-up's end | labels of other photographs | still about $\ln K$ | look at twenty photographs with their labels |
@@ -321,7 +321,7 @@ figures.show(*imagenet.kept())
 # %% [markdown] tags=["predict"]
 # Now take a pencil. A photograph of 384 pixels has 577 tokens of 768 numbers, and each number costs
 # these 36 bytes in each of twelve blocks. The weights need 1.2 GB, with their gradients, their
-# momentum and a copy in half the size.
+# momentum and a copy at 2 bytes per number.
 #
 # **How many photographs fit into 16 GB at once?**
 
@@ -414,8 +414,8 @@ for name in ("T4", "A100"):
 assert 1.6 < plan["T4"][0] / fewer < plan["T4"][1] / fewer < 2.3
 
 # %% [markdown]
-# So it's two hours on a T4 instead of the weekend, if [two cores
-# read](#How-long-packing-and-reading-take) for it. What would you lose? On ImageNet we haven't measured
+# So it's two hours on a T4 instead of the weekend, if [two processor cores can
+# read](#How-long-packing-and-reading-take) the photographs for it. What would you lose? On ImageNet we haven't measured
 # it. ImageNet asks *what is it?*, but your next task may ask *how many* or *where*. So we tried [six
 # small tasks](#How-the-six-were-measured), with a thousand labelled images each: waste, MNIST, CIFAR-10,
 # and three questions about the same drawings.
@@ -483,7 +483,7 @@ print("checked: six gains, each more than six of its errors")
 # MNIST, though, the shrunk pictures do [as well as the features](#How-the-six-were-measured).)
 #
 # For ImageNet, then, let frozen features go first. They give you an accuracy that the weekend has to
-# beat, though [a single pass](#What-differs) may not show their best. But if you ask *how many* or
+# beat, though [a single pass](#What-differs) may not show them at their best. But if you ask *how many* or
 # *where*, skip them and train all the weights.
 #
 # ## Rehearse it
@@ -560,8 +560,7 @@ figures.show(*imagenet.rehearsal(losses, math.log(6)))
 # %% [markdown]
 # It begins on the line, so the head isn't random. Half-way through the warm-up it has moved, so the
 # optimizer knows the head. When the warm-up ends, it's far below the line, so the labels seem right,
-# and the rate isn't too high. (The thick red lines average ten steps.) Those are your **three looks**. In
-# your real run the warm-up takes 500 steps, so you'll look at steps 1, 250 and 500.
+# and the rate isn't too high. (The thick red lines average ten steps.) Those are your **three looks**.
 #
 # And on ImageNet itself? We took a thousandth of it, *one photograph of each class*, and
 # ran the recipe for eight epochs, with ViT-Ti/16 and batches of 20.
@@ -586,8 +585,9 @@ figures.show(*imagenet.epochs(known["loss"]["curves"][0], math.log(1000), 50))
 # twice. Why it turns round within that epoch, we don't know. Then the photographs come back, and the
 # loss drops at once. Each stair is an epoch.
 #
-# Here's what the thousandth showed at its three looks (its warm-up takes ten steps). Beside it is what
-# we *predict* for you, if your loss falls by the same share as our rehearsal's:
+# So [a healthy run](#What-the-thousandth-learned) can fail the third look: this one's warm-up ends at
+# step ten, before any class has come twice. Beside its three looks is what we *predict* for you, if
+# your loss falls by the same share as our rehearsal's:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 showed = known["loss"]["curves"][0]
@@ -611,12 +611,9 @@ if TIER != "smoke":
     assert 5.9 < yours[1] < 6.5 and 2.8 < yours[2] < 3.6
 
 # %% [markdown]
-# At the second look, the thousandth's loss has moved, if only a little. At the third, it's still about
-# $\ln K$, which on our list hints at labels of other photographs. But the labels are right, and [nothing
-# is wrong with this run](#What-the-thousandth-learned). By step ten, it just hadn't met any class twice.
-#
-# Your run will have met each class about 128 times by step 250, so we expect its loss to fall as in the
-# rehearsal. (That's rough, because six classes aren't a thousand.) If it's still near 6.9 at step 500,
+# At its third look, the thousandth's loss is still about $\ln K$, as if it had the labels of other
+# photographs. But your run will have met each class about 128 times by step 250, so we expect its loss
+# to fall as in the rehearsal. (That's rough, because six classes aren't a thousand.) If it's still near 6.9 at step 500,
 # stop, and look at twenty photographs with their labels.
 #
 # ## Start it on Friday
@@ -673,7 +670,7 @@ print("checked: the plan's gigabytes, hours and minutes")
 # %% [markdown]
 # ## Monday: 86% of what?
 #
-# The run has ended, at 86% if it went as well as timm's. And what would ImageNet call this?
+# The run has ended, at 86% if it went as well as AugReg's. And what would ImageNet call this?
 
 # %% tags=["hide-input"]
 cup = photo("coffee")
@@ -767,8 +764,8 @@ print("checked: the same as vitedu.evaluate.real_accuracy")
 # %% [markdown]
 # ## What to take with you
 #
-# 1. **Before:** plan gigabytes and hours with a pencil, rehearse small, and test what no curve
-#    shows: are the batches mixed, do finished weights get their accuracy? Let frozen features go
+# 1. **Before:** plan gigabytes and hours with a pencil, rehearse small, and test what a curve
+#    can hide: are the batches mixed, do finished weights get their accuracy? Let frozen features go
 #    first, if you ask what a thing is.
 # 2. **Three looks:** the first loss is $\ln K$, half-way through the warm-up it has moved, and at
 #    its end it's well below, if the network has met each class often.
@@ -1067,7 +1064,7 @@ for name, words in recorded.items():
 # * [Steiner et al. 2022](https://arxiv.org/abs/2106.10270), "How to train your ViT?": fifty
 #   thousand networks, so that you don't have to.
 # * [Recht et al. 2019](https://arxiv.org/abs/1902.10811) collect a second test set and find
-#   every network worse on it, but in the same order.
+#   every network worse on it, but in almost the same order.
 # * [Beyer et al. 2020](https://arxiv.org/abs/2006.07159) disagree with this chapter's goal:
 #   "Are we done with ImageNet?"
 #
@@ -1079,7 +1076,7 @@ for name, words in recorded.items():
 # 2. Norms keep 4 bytes for each number, twice. Attention keeps five numbers and the MLP
 #    nine, at 2 bytes. (Attention's table isn't kept: *fused attention* computes it again.)
 # 3. Colours in another range, and the same photographs in every process: you can't know how
-#    fast a loss should fall, or how much it should shake. Sorted by class shows as bumps that could be bad luck.
+#    fast a loss should fall, or how much it should shake. Sorted by class may show only as bumps that could be bad luck.
 # 4. In the first epoch every photograph is the first of its class, and probably the head favours
 #    the classes it has seen. From then on, the network has seen every photograph before.
 # 5. For *what is it?*, if you can do without the last four to thirteen points. Not for *how

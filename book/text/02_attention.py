@@ -581,7 +581,8 @@ rows = {
 }
 alt = """What the cap's patch looks at, three heads each of two blocks. Block 2:
 head 1 at the patch to the left, head 2 at itself and at dark cloth, head 3 to
-the right. Block 8: braid, the edge above the forehead and both ends of the cap."""
+the right. Block 8: braid, the edge above the forehead and both ends of the
+cap."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]

@@ -162,8 +162,7 @@ figures.show(*drawings.answers(directions, lines, entries))
 #   the shares are $0.40$, $0.20$, $0.40$.
 # * **Mix:** $0.40\,(1, 0) + 0.20\,(0, 1) + 0.40\,(1, 1) = (0.80, 0.60)$.
 #
-# One matrix product answers all three queries at once, and its first row is what your pencil
-# found:
+# Two matrix products answer all three queries at once. Your pencil found the first row:
 
 # %%
 x = torch.tensor([[1.0, 0], [0, 1], [1, 1]])  # (t, d): one token per row
@@ -229,7 +228,7 @@ print("shares", weights, "outputs", weights @ v, sep="\n")
 # The rows of $\mathbf{z}$ are the tokens, $t$ of them with $D$ numbers each, and a query has
 # $D_h$ numbers. Each row of the *attention map* $A$ holds one query's shares. SA is
 # *self-attention*: "self" because queries, keys and values come from the same tokens. (In
-# code, `hd` is $D_h$.)
+# code, `hd` is $D_h$, and `.mT` swaps the last two axes.)
 
 # %% tags=["hide-input"]
 import torch.nn.functional as F
@@ -302,7 +301,7 @@ figures.show(*drawings.puzzle(unseen.images[0] / 255, FRAMED, twin))
 # Among these sixteen patches, every glyph is there twice, in two colours, and every patch
 # is asked: *what colour is your twin?* To answer, it has to find the other patch with its
 # glyph (dashed, for the framed T). For once you know what the attention map $A$ should be:
-# in each row, 1 at the twin and 0 everywhere else.
+# in each row, 1 at the twin and 0 elsewhere.
 #
 # Nobody tells the network that. It's one attention layer, whose three matrices start out
 # random. It gets 5,000 such puzzles, and it's told which colours were right. A value has six
@@ -323,8 +322,8 @@ def look(x, U_q, U_k, U_v):
 
 
 # %% [markdown]
-# The folded code trains it. Below, one triangle marks the row of the framed T, and the other
-# the column of its twin.
+# The folded code trains it. Below, triangles mark the row of the framed T and the column of
+# its twin.
 
 # %% tags=["hide-input"]
 x, x_unseen = (patchify(each.images / 255, 8) for each in (puzzles, unseen))
@@ -568,8 +567,8 @@ print(len(maps), "blocks, each with a map", tuple(maps[0].shape))
 
 # %% [markdown]
 # That's one picture, three heads, and 197 rows and columns: the *class token* of chapter 4
-# comes first, then the 196 patches. Here's the cap's row in two of the blocks: block
-# 2, and block 8, which [tells cap and jacket apart most clearly](#Why-block-8?).
+# comes first, then the 196 patches. Here's the cap's row in block 2, and in block 8, which
+# [treats cap and jacket most differently](#Why-block-8?).
 
 # %%
 token = cap + 1
@@ -582,7 +581,8 @@ rows = {
 }
 alt = """What the cap's patch looks at, three heads each of two blocks. Block 2:
 head 1 at the patch to the left, head 2 at itself and at dark cloth, head 3 to
-the right. Block 8: braid, the edge above the forehead and both ends of the cap."""
+the right. Block 8: braid, the edge above the forehead and both ends of the
+cap."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
@@ -596,8 +596,8 @@ figures.show(*drawings.heads(picture, rows, alt))
 # other stars. It looks like content.
 #
 # Do the cap's other patches come away with much the same? What attention returns is added to
-# the tokens. Here's how similar the tokens were before block 8, and how similar its additions
-# are:
+# the tokens. Here's how similar the tokens were before block 8, and how similar the vectors are
+# that its attention adds:
 
 # %% tags=["hide-input"]
 names = ("after block 7", "added in block 8")

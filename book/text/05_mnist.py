@@ -150,7 +150,7 @@ figures.show(*mnist.training_loop())
 # The loss $\ell = -\ln p_y$ of an image is small when the network gives its true label $y$ a
 # probability $p_y$ close to one. The gradient $g$ says for every weight $w$ how fast the loss
 # would rise if that weight grew, so the step moves each weight the other way. `detach` keeps
-# the loss as a plain number.
+# the loss itself and forgets how it was computed.
 
 
 # %% tags=["teaches"]
@@ -335,7 +335,7 @@ settled = try_rate(0.01, loop=train)
 #
 # Let's try five rates, for two epochs each (`SHORT`). The best of many tries owes part of its
 # lead to luck. That's why we choose on the held-out digits, the *validation set*, and keep the
-# test set fresh.
+# test set closed.
 #
 # *Accuracy* is the share of images whose true class has the largest of the head's ten numbers,
 # the *logits*. Count the right answers over all batches, and divide once: an [average over
@@ -390,7 +390,7 @@ for name, loop in {"with": train, "without": fall}.items():
 #
 # ## Better, or lucky?
 #
-# That's why, for the next changes, we'll compare means of three seeds.
+# So in this section, we'll compare means of three seeds.
 #
 # One more change might help: `centre` maps the pixels to −1 to 1, so that paper and ink have
 # opposite signs.
@@ -801,7 +801,7 @@ print("five steps give the weights of torch.optim.Adam")
 # is usually smaller, but it then counts as much as a full one. [Notebook
 # 08](https://github.com/mrdbourke/pytorch-deep-learning/blob/main/08_pytorch_paper_replicating.ipynb)
 # of a much loved PyTorch course counts that way. It tests its network on 75 photographs of food,
-# sorted by class, in batches of 32. Let's measure three "networks" like that, each of which gives
+# sorted by class, in batches of 32. Let's measure three "networks" that way, each of which gives
 # every photograph the same answer.
 
 # %% tags=["failure"]
@@ -962,10 +962,10 @@ figures.show(*mnist.two_maps(share, cost, names))
 
 
 # %% [markdown]
-# Both maps are means over all test images. For the right one, each patch in turn was blanked with
-# paper. (The shares on the left don't add up to 100%, because the class token also takes something
-# from itself.) Even on average, the maps disagree: the class token takes most from one patch, and
-# blanking another hurts most.
+# Both maps are means over all test images. For the map on the right, each patch in turn was
+# blanked with paper. (The shares on the left don't add up to 100%, because the class token also
+# takes something from itself.) Even on average, the maps disagree: the class token takes most from
+# one patch, and blanking another hurts most.
 #
 # Do they agree image by image? Over the 16 patches of an image, we correlate the rise of
 # the loss (1 is perfect agreement, 0 none) with three things: the image's own attention
@@ -1009,7 +1009,7 @@ for name, rise in rises.items():
 # How long until 96% of the test images are right? We raced `mnist-tiny`, with its images in
 # memory, against a loop with four habits from blog posts: Adam at a constant 0.001, $\tanh$ on
 # the logits, positions and class token of size 1, and a loader that fetches each image by itself.
-# Both have as many weights, and they took turns on the same processor.
+# Both have the same number of weights, and they took turns on the same processor.
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 race = results.read("mnist-time-to-96")
@@ -1130,7 +1130,7 @@ print(f"with it: {with_it[0]:.2f} ± {with_it[1]:.2f}%")
 # %% [markdown]
 # <details><summary>Solution 5</summary>
 #
-# Very little. Attention alone wouldn't notice, but before the first block each patch gets
+# A low one. Attention alone wouldn't notice, but before the first block each patch gets
 # the position embedding of the place it's put in. A stroke from the top that turns up at
 # the bottom is read as a stroke at the bottom, and the digit falls apart. The cell below
 # tries it.

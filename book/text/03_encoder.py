@@ -282,8 +282,8 @@ compare({"+ norm": z})
 print(largest_shares(layer_norm))
 
 # %% [markdown]
-# Equal shares for all 196 would be half a percent. So these untrained layers look at all patches
-# almost equally, and training can still choose whom to look at.
+# Equal shares for all 196 would be half a percent. So even in these untrained layers no
+# favourite takes over, and training can still choose whom to look at.
 #
 # It takes both: the plus sign keeps the differences, and the norm keeps attention from becoming all
 # or nothing.
@@ -381,8 +381,8 @@ class EncoderBlock(nn.Module):
 
 
 # %% [markdown]
-# The output has the shape of the input, so you can stack as many as you like. In the drawing of the
-# network, which runs upwards, your block is the dashed frame, and there are $L$ of them.
+# The output has the shape of the input, so you can stack as many as you like. Here's the whole
+# network, drawn from the bottom up: your block is the dashed frame, and there are $L$ of them.
 # **How many norms does a network of twelve blocks have: twelve, 24 or 25?**
 
 # %% tags=["hide-input", "margin"]
@@ -756,7 +756,7 @@ print(f"equal shares, 24 layers: spread {spread(equal):.1%}")
 # tokens share grows.
 #
 # Without norms the spread depends on chance, so it's a coincidence that both are 21% on this page.
-# But it isn't the pencil's fog, and the last three lines tell you why. With equal shares, every layer would
+# But even 7% isn't the pencil's fog, and the last three lines tell you why. With equal shares, every layer would
 # add the same vector to all tokens, and beside that the differences soon count for nothing. In fact,
 # the ninth layer has two dozen favourites or more in each head, so what it adds to one patch differs
 # from what it adds to another. (By the last layer the favourites are few, and the fog draws in after
@@ -839,7 +839,7 @@ print("set right, PyTorch's layer equals your block")
 # * `batch_first=False` takes the first axis for the tokens and the second for the batch.
 #   With one picture in the batch, each token attends to itself alone, so row 0 never hears
 #   of any patch. It's the mistake of [chapter 2](02_attention.ipynb), and
-#   [TabFormer](https://github.com/IBM/TabFormer/pull/14) had it, too.
+#   IBM's [TabFormer](https://github.com/IBM/TabFormer/pull/14), a network for tables, had it, too.
 #
 # ### Norm first or last
 #
@@ -939,7 +939,7 @@ print(f"{most:.1e} at most, for inputs of {where:.1f} and -{where:.1f}")
 #
 # ### Stochastic depth
 #
-# If the stream runs on past every branch, you may also close one now and then. *Stochastic
+# Since the stream flows past every branch, you can do without one now and then. *Stochastic
 # depth* ([Huang et al. 2016](https://arxiv.org/abs/1603.09382)) leaves out each branch at
 # random while training, image by image, so that no branch can rely on all the others. At
 # inference every branch is active. To keep the average the same, what a branch writes in

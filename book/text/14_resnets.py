@@ -10,8 +10,8 @@ import vitedu
 # Take some handwritten digits, make them small, and put each on a larger sheet of paper,
 # always near the upper left corner. Two networks learn to read them there. One is a small
 # version of your ViT from [chapter 4](04_vit.ipynb). The other is a small *ResNet*, a network of
-# *convolutions*, with about half as many weights. Both divide a sheet of 28×28 pixels into 7×7
-# places.
+# *convolutions*, with about half as many weights. Both divide a sheet of 28×28 pixels into a 7×7
+# grid.
 #
 # Then we move the digits.
 
@@ -315,12 +315,12 @@ figures.show(*resnets.sheets(None, three, APART, framed=three))
 # Like a ViT, a ResNet is a river with branches: each block reads the stream that runs through, and
 # adds something to it.
 #
-# A map has many *channels*, one for each kernel that made it, and between many channels, a 3×3
+# A map has many *channels*, one for each kernel that made it, and with many channels, a 3×3
 # convolution is expensive. So the branch first narrows the map from, say, 256 channels to 64. For
 # that it takes a *1×1 convolution*, which is one linear layer, applied to each place by itself.
 # Then a 3×3 convolution looks around, and another 1×1 widens the map again. That's a *bottleneck*.
 #
-# In the drawing, the *norm* is a cousin of LayerNorm [for
+# In the drawing, *norm* is a cousin of LayerNorm [for
 # maps](#A-norm-that-minds-its-own-business), and *ReLU* turns what's below zero into zero.
 
 # %% tags=["hide-input"]
@@ -530,11 +530,11 @@ figures.show(*resnets.sheets(None, two, APART))
 
 # %% [markdown]
 # You've shown the ViT every place, and now its chart is *even*, apart from stripes. It
-# isn't bright, though: even of the digits that it *learned* from, the ViT reads only 70%.
+# isn't bright, though: of the very digits that it *learned* from, the ViT reads only 70%.
 #
 # Does it just lack practice? On a GPU, we showed both networks two million sheets, made from 250
-# digits, from 2,500 (as many as on this page) or from 25,000. Each was trained three times, at the
-# best of several learning rates. (± is the standard error of the mean.)
+# digits, from 2,500 or from 25,000. Each was trained three times, at the best of several learning
+# rates. (± is the standard error of the mean.)
 
 # %% [markdown] tags=["predict"]
 # With only 250 digits, the ViT sees each of them 8,000 times. **How many new digits will it read?**
@@ -600,7 +600,8 @@ print("checked: each chart is even; ten times the digits make up for it")
 
 # %% [markdown]
 # Most of them, but far from all! The ViT knows its 250 digits by heart, and still misreads three
-# of ten new ones. Practice can't show you a handwriting you've never seen.
+# of ten new ones. Practice does help: with this page's 2,500 digits, it took the ViT from 62%
+# to 92%. But it can't show you a handwriting you've never seen.
 #
 # Other digits can. From left to right, each network gets ten times as many. Watch the ViT's chart
 # fill with light:
@@ -619,10 +620,10 @@ figures.show(*resnets.sheets(None, six, APART))
 #
 # But has the ViT learned what a convolution knows? What a convolution learns in one place, it can
 # use everywhere. Our ViT was *shown* every kind of digit at every place, and may have learned each
-# place by itself.
+# place separately.
 #
 # So here's a harder test. Both networks learn the 25,000 digits again, nine kinds
-# anywhere, as before. But the tenth kind only ever appears in the corner, at the 4×4 places from
+# anywhere. But the tenth kind only ever appears in the corner, at the 4×4 places from
 # the top of the page. We did this three times, with the twos, the fives and the eights, and the
 # charts show the mean. **Will the ViT read the tenth kind elsewhere?** Decide before you look!
 
@@ -667,10 +668,10 @@ print(kept["command"])
 # Now look at the ResNet. Along the upper and the left edge, it still reads most digits of the tenth
 # kind, but inside it loses them. How can it know where a digit is, if it uses the same numbers
 # everywhere, and averages at the end? We think it feels the edge. Its 3×3 convolutions [add
-# zeros](#One-zero-too-many) at the edge of a map, so a kernel meets other numbers there than inside.
+# zeros](#One-zero-too-many) at the edge of a map, so a kernel meets different numbers there.
 # ([Islam et al. 2021](https://arxiv.org/abs/2101.12322) found that such zeros give away
-# positions.) In training, the tenth kind was always near both the upper and the left edge. Our
-# ResNet seems to have learned half of that: one edge is enough.
+# positions.) In training, the tenth kind was always near both the upper and the left edge. For
+# our ResNet, one edge seems enough.
 #
 # So weight sharing is a strong hint, but not a law.
 #
@@ -742,8 +743,8 @@ figures.show(*resnets.sheets(None, two, APART, framed=two))
 
 
 # %% [markdown]
-# In its corner, this hybrid reads about as well as before, and far away it reads more than twice as
-# many digits! (One seed each.) Its convolutions see which stroke is above which before the ViT
+# In its corner, this hybrid reads almost as well as before, and far away it reads more than twice
+# as many digits! (One seed each.) Its convolutions see which stroke is above which before the ViT
 # begins to read. So the hybrid doesn't have to choose, either.
 #
 # ### Leave out the plus

@@ -98,8 +98,9 @@ print("checked: the package's distances, and 116.49 pixels if all are equal")
 
 # %% [markdown]
 # That's the whole measure, and there's nothing wrong with it. ([Published
-# code](#The-forgotten-line) doesn't scale, but then heads seem to look *nearer*, not farther.)
-# The class token has an alibi, too: we left it out. So the riddle is in the network.
+# code](#The-forgotten-line) leaves the scaling out, but that makes heads seem to look *nearer*,
+# not farther.) The class token has an alibi, too: we left it out. So the riddle is in the
+# network.
 #
 # ## Something out there
 
@@ -120,8 +121,8 @@ print(f"middle of an edge   {mean[0, 6]:4.0f}")
 print(f"a corner            {mean[0, 0]:4.0f}")
 
 # %% [markdown]
-# Only a corner is far enough away. And here's how much attention each patch really gets from
-# all the others in block 11:
+# Of the three, only a corner is far enough away. And here's how much attention each patch
+# really gets from all the others in block 11:
 
 # %% tags=["hide-input"]
 with torch.no_grad():
@@ -153,9 +154,9 @@ print(f"{share:.0%} to the corners, {away:.0f} pixels away")
 print(f"{1 - share:.0%} to the others, {rest:.0f} pixels away")
 
 # %% [markdown]
-# All four corners, in every photograph, and in the cat's, too, which isn't shown! Above each
-# one is the model's answer: astronauts aren't among its thousand classes, hence the bobsled.
-# Mix the two distances in these shares, and you get about 150 pixels, just where the dots of
+# All four corners, in every photograph, even in the cat's, which isn't shown! Above each
+# photograph is the model's answer: astronauts aren't among its thousand classes, hence the
+# bobsled. Mix the two distances in these shares, and you get about 150 pixels, just where the dots of
 # block 11 are. The riddle is solved.
 #
 # But what could be so interesting in the corners of a photograph?
@@ -360,8 +361,8 @@ print(
 # Perhaps that's the point. A head's weights have to sum to 1, even where nothing is worth
 # looking at, so it needs somewhere to look that does no harm. (In language models such tokens
 # are called *attention sinks*.) That may also be why silencing the neuron costs more than
-# dropping the corners: the patches still look there a lot, though we don't know why, and now
-# they take something home.
+# dropping the corners: the patches still look at the corners a lot, though we don't know why,
+# and now they take something home.
 #
 # [Darcet et al. 2024](https://arxiv.org/abs/2309.16588) found tokens like these in large
 # models, in background patches at no fixed place. They gave their models four extra tokens,
@@ -498,7 +499,7 @@ inside.Corners(pictures, found, rows, model.class_names)
 
 # %% [markdown] tags=["predict"]
 # The three maps and a random order compete on the thousand photographs. (The corners always
-# stay, since you know what they cost.) **Which order hurts the answer most?**
+# stay, because dropping them costs a lot by itself.) **Which order hurts the answer most?**
 #
 # * rollout
 # * the class token's attention in the last block, a mean over its heads
@@ -870,8 +871,8 @@ figures.show(*inside.looked_at(images[SHOWN] / 2 + 0.5, mixed, answers))
 # "More" is the difference to the model as it is, with its standard error by bootstrap: we
 # draw a thousand of the photographs again and again, with repeats, and see how much the
 # mean varies. *Emptied*, or *empty*, means painted grey, and the giants' neuron is number 417 of
-# block 8; the next one is number 711, which adds most to a corner after it. (The network may have
-# been trained on some of these photographs. They're the same ones in every row.)
+# block 8; the next one is number 711, which adds the second most to a corner. (The network may
+# have been trained on some of these photographs. They're the same ones in every row.)
 
 # %% tags=["hide-input"]
 print(f"{'':34}loss   right    more ± error   giants")

@@ -142,7 +142,8 @@ compared(
 
 # %% [markdown]
 # Look at the first row. The ViT knows its own thousand by heart, and it's often wrong about new
-# ones. So *these are too few*. Would more help? That row alone can't tell you: you have to try.
+# ones. It looks as if *these are too few*. But would more help? That row alone can't tell you: you
+# have to try.
 #
 # Here more do help. Even so, the ViT with thirty thousand isn't yet where the ResNet is with three
 # thousand. So this time it's true: *the ViT needs more data.*
@@ -263,8 +264,8 @@ compared({"ViT, 10,000 pictures": "vit-same-off-10k"})
 # %% [markdown]
 # Little more than half! It hasn't even learned the ten thousand it has. If you'd seen only the
 # right column, you'd have collected more for nothing. So let's be patient. Here's the ViT
-# after 1,200 steps, as before, and after four times as many. The dashed lines are its own pictures,
-# and *fresh* means that it never sees one twice:
+# after 1,200 steps, as before, and after four times as many. The dashed lines are for its own
+# pictures, and *fresh* means that it never sees one twice:
 
 # %% tags=["hide-input"]
 figures.show(*bias.more_steps(record))
@@ -336,6 +337,7 @@ for stride in (4, 2, 1):
 # picture first, and hand what they've found to attention. That's a *hybrid* ([chapter
 # 14](14_resnets.ipynb)): our ResNet, with a single ViT block in place of its last block. It still
 # has sixteen tokens, but each sees a window [21 pixels wide](#What-the-ResNet-sees) instead of four.
+# (The picture has only 16, so part of each window lies outside.)
 #
 # All three cost about as much, and have learned from ten thousand pictures in 1,200 steps:
 
@@ -412,9 +414,9 @@ print("checked: the hybrid is close; the ResNet compares from 3 times as many")
 # If you don't know which of these your question is, take the hybrid. From a thousand pictures on,
 # it's never more than three points behind the better of the other two.
 #
-# So much for puzzles. In the paper's Figure 4, a ResNet leads after nine million photographs, and a
-# ViT from ninety million on. On our [drawn shapes](#Do-the-lines-cross?), the ResNet still leads
-# at a hundred thousand.
+# So much for puzzles. In the paper's Figure 4, a ResNet leads when both have learned from nine
+# million photographs, and a ViT from ninety million on. On our [drawn
+# shapes](#Do-the-lines-cross?), the ResNet still leads at a hundred thousand.
 #
 # ## A cat in 196 pieces
 #
@@ -520,9 +522,9 @@ for name, photograph in others.items():
 figures.show(*bias.jumbled(jumbled))
 
 # %% [markdown]
-# That's a trained ViT. A new one begins with a random table, so it learns [digits in
-# pieces](#Digits-in-pieces) as well as whole ones. A ResNet misses the neighbours: it loses
-# three points, but stays ahead of the ViT.
+# That's a trained ViT. A new one begins with a random table, so no order is special to it: when we
+# trained one on [digits in pieces](#Digits-in-pieces), it learned them as well as whole ones. A
+# ResNet misses the neighbours: on those digits it loses three points, but stays ahead of the ViT.
 #
 # Try a photograph of yours: `vitedu.preprocess(model, "mine.jpg")` in place of `cat`.
 #
@@ -533,7 +535,7 @@ figures.show(*bias.jumbled(jumbled))
 #    | | new ones right | new ones wrong |
 #    |---|---|---|
 #    | **own right** | you're done | try more pictures |
-#    | **own wrong** | your test is too easy | try more steps, another rate or network |
+#    | **own wrong** | your test may be too easy | try more steps, another rate or network |
 #
 # 2. A convolution shares its weights between places, attention shares them between pairs of
 #    places. Which network needs more data depends on what you ask.
@@ -861,9 +863,9 @@ print("checked: the ResNet and its lead lose, the ViT doesn't")
 #
 # ### What the paper measured
 #
-# For its Figure 3, the paper pretrains ViTs of two sizes on three sets of photographs, and
-# fine-tunes them on ImageNet. B is the base model and L the large one, with patches of 16 or
-# 32 pixels.
+# For its Figure 3, the paper pretrains ViTs on three sets of photographs, and fine-tunes them on
+# ImageNet. Here are two of their sizes: B is the base model and L the large one, with patches of
+# 16 or 32 pixels.
 
 # %% tags=["hide-input"]
 sizes = results.read("scaling-sizes")["metrics"]
@@ -1013,7 +1015,7 @@ print("(3k, 30k, and 20 M on 100k: NVIDIA H100)")
 # <details><summary>Five questions</summary>
 #
 # 1. The first probably has too few pictures. The second needs more steps, or another rate or network.
-# 2. What the lazy answer gets, and whether there's a shortcut.
+# 2. What you'd get by always giving the same answer, and whether there's a shortcut.
 # 3. A convolution uses the same weights at all places, attention for all pairs of places.
 # 4. Each of its tokens sees a window 21 pixels wide, so it can show a whole glyph. A
 #    token of the ViT hardly ever does.

@@ -173,8 +173,8 @@ forward = macs(vit_config("ViT-L/16"))  # the size of its head hardly matters
 print(f"{forward / 1e9:.1f} billion multiply-adds")
 
 # %% [markdown] tags=["predict"]
-# That's one photograph, and forward only. Training saw every photograph fourteen times, and each
-# time it went [backward](08_scale.ipynb), too.
+# That's one photograph, and forward only. Training also went [backward](08_scale.ipynb), and it saw
+# every photograph fourteen times.
 #
 # **Each time, how many FLOPs did training take for every multiply-add of the forward pass?**
 
@@ -274,9 +274,9 @@ truth = times(laws["vit"], laws["resnet"], 200)
 figures.show(*drawings.invented(made_up[:3], power_law, 200.0, truth))
 
 # %% [markdown]
-# The truth was four each time. With so few networks, you can be that far off. A hidden cell
-# bootstraps three hundred such tables. How many of the intervals contain the truth, and how much
-# longer must they be until nine in ten do?
+# The truth was four each time, at the dotted line. With so few networks, you can be that far off. A
+# hidden cell bootstraps three hundred such tables. How many of the intervals contain the truth, and
+# how much longer must they be until nine in ten do?
 
 # %% tags=["hide-input"]
 stretch = []
@@ -388,10 +388,10 @@ print("checked: about three times without Flowers, six without ImageNet")
 #
 # ## Left of the table
 #
-# Table 6 begins at 50 exaFLOPs. What about networks that you and I can afford? Here are three runs
-# of each family on 100,000 drawn shapes ([chapter 17](17_bias.ipynb)), at four sizes, in
-# millions of multiply-adds per picture. Each network saw every picture five times, with the
-# learning rate that was best on other shapes. We compare losses, not errors.
+# Table 6 begins at 50 exaFLOPs. What about networks that you and I can afford? We trained
+# each family at four sizes on 100,000 drawn shapes ([chapter 17](17_bias.ipynb)), with three runs
+# at each size. Size here means multiply-adds per picture. Each network saw every picture five
+# times, with the learning rate that was best on other shapes. We compare losses, not errors.
 
 # %% [markdown] tags=["predict"]
 # That's about twenty to a hundred *tera*FLOPs a run, at most about two millionths of what the
@@ -637,9 +637,9 @@ print("checked: without them, all seven are within 1% of the table")
 
 # %% [markdown]
 # The paper doesn't say how it counted, so this is a guess, though one that fits seven
-# numbers at once. Two others stay: B/32 (ours is 56, printed is 55), and R50+ViT-L/16, which
-# is printed as 859 with 7 epochs, but as 1,668 with 14. One of the two must be a misprint,
-# and ours says it's the 859.
+# numbers at once. Two others stay unexplained: B/32 (ours is 56, printed is 55), and
+# R50+ViT-L/16, which is printed as 859 with 7 epochs, but as 1,668 with 14. One of these two
+# numbers must be a misprint, and ours says it's the 859.
 #
 # ### Does it really shrink?
 #
@@ -735,8 +735,9 @@ print("checked: ViTs know their own no better, and all rates are inside")
 # other two have learned most of it, and the ViTs' losses are still above one. Compute is size times
 # steps, and you can spend it on the wrong one.
 #
-# That's probably why the largest ViT needs the most. All nine of its pairs with a ResNet say more than any
-# pair of the smallest, by more than three standard errors, so it's a [result](05_mnist.ipynb).
+# That's probably why the largest ViT needs the most. All nine of its pairs with a ResNet say
+# more than any pair of the smallest, and the means are more than three standard errors apart, so
+# it's a [result](05_mnist.ipynb).
 # Against the hybrids, it goes from 3.9 to 4.8 times, at most a hint. All these ratios are a bit low:
 # we looked every hundred steps, and a ResNet trained to end at the arrow's tip would probably do
 # better.
@@ -848,7 +849,8 @@ low, high = interval((c / a) ** (1 / (b - d)))
 print(f"or anywhere from {low:.0f} to {high:.0f}")
 
 # %% [markdown]
-# They meet near the end of the data, since the largest hybrid used 1,668. The paper says that
+# They meet near the end of the data, since the largest hybrid used 1,668. (This interval isn't
+# stretched, so it's probably too short.) The paper says that
 # the gap vanishes for larger models, and that's just what the table supports. That ViTs get
 # *ahead* of hybrids would be a fit beyond its points.
 #

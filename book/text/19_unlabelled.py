@@ -308,9 +308,9 @@ with torch.no_grad():
 print("completed:         ", reads(filled))
 
 # %% [markdown]
-# Half of them, twice as many! (Luck moves such a share of 500 by about two points.) Completing
-# can't add anything about *this* digit that the scraps don't say. But our network knows what
-# usually goes with such scraps, and paints it.
+# Half of them: twice as many as on black! (Luck moves such a share of 500 by about two points.)
+# Completing can't add anything about *this* digit that the scraps don't say. But our network
+# knows what usually goes with such scraps, and paints it.
 #
 # Is that a lot? Let's give it two simple rivals. The first puts the mean of all digits into the
 # holes. The second looks among 2,500 training digits for the one that best matches the visible
@@ -404,9 +404,10 @@ cifar, cifar_config = cifar_result["metrics"], cifar_result["config"]
 figures.show(*unlabelled.set_free(cifar, only=("probe",)))
 
 # %% [markdown]
-# Only MAE. Compared with random weights (the dotted line), the network that names mean colours is no
-# better, and the network that knows shapes is even *worse*. (MPP's [finer targets](#Three-targets)
-# do beat random weights.) Our guess is that both have learned to drop what their own task doesn't need.
+# Only MAE. Compared with random weights (the dotted line), the network that names mean colours is
+# no better, and the network that knows shapes is even *worse*. (Asked for [more than a mean
+# colour](#Three-targets), MPP does beat random weights.) Our guess is that both have learned to
+# drop what their own task doesn't need.
 #
 # (Every marker is one draw of a thousand labels. Here scratch, MPP and MAE have nine, because we made
 # each of them three times, from other random weights.)
@@ -546,19 +547,18 @@ assert 8.5 < work / tuning < 9.5
 print("checked: on shapes it is far behind")
 
 # %% [markdown]
-# Only on digits! There scratch (the upper squares) is even ahead, by a point and a half. A thousand
-# digits, shifted and turned a little each time, were enough all along, once scratch had seen them
-# more often. **With a thousand labelled digits, looking first isn't worth its
-# compute.**
+# Only on digits! There scratch (the upper squares) is even ahead, by a point and a half. A
+# thousand digits, shifted and turned a little each time, were enough. Scratch only had to see
+# them more often. **With a thousand labelled digits, looking first isn't worth its compute.**
 #
-# On photographs, the lead only grows, though these were shifted and mirrored, too. With ten times
-# the steps, scratch knows its own thousand by heart, and gets *fewer* new ones right than before.
-# What would help it is [more
-# labels](#Counted-in-labels). **What MAE found in 45,000 photographs, scratch doesn't find in a
-# thousand, even with as much compute.**
+# On photographs, MAE's lead only grows, though these were shifted and mirrored, too. With ten
+# times the steps, scratch knows its own thousand by heart, and gets *fewer* new ones right than
+# before. What would help it is [more labels](#Counted-in-labels). **What MAE found in 45,000
+# photographs, scratch doesn't find in a thousand, even with as much compute.**
 #
-# On shapes it's likely the same. There we only tried five learning rates, once each, so there's no
-# upper square, but scratch never got more than 21% of held-out shapes right.
+# On shapes, scratch most likely doesn't catch up either. There we ran the long training only once
+# with each of five learning rates, so there's no upper square. But it never got more than 21% of
+# held-out shapes right.
 #
 # Why the difference? Here's our guess. The colours and stripes of a shape are random, and from a
 # thousand labels it's hard to find out that they don't matter. But to *complete* a shape you need
@@ -715,7 +715,7 @@ figures.show(*unlabelled.by_labels(cifar))
 # 1,000 to scratch with 5,000, is grey.
 #
 # And on shapes? In [chapter 14](14_resnets.ipynb)'s race, a smaller ViT learned a thousand larger
-# ones until it knew every one, and read 26% of new ones.
+# shapes by heart, and got 26% of new ones right.
 #
 # ### Masked patch prediction
 #
@@ -759,7 +759,7 @@ figures.show(*unlabelled.mosaic(shown(cup)[0], asked))
 # ways:
 #
 # * 80% become a learned mask token,
-# * 10% become another patch of the same picture,
+# * 10% become another patch (we take one of the same picture),
 # * 10% stay as they are, though the network doesn't know which.
 #
 # Why keep any? The paper doesn't say, but here's a good reason. Without them, whenever the
@@ -869,9 +869,9 @@ print("check: from -1 to 1, more than nine labels in ten are the same")
 #
 # ### Three targets
 #
-# The paper tried three: the mean colour; the patch shrunk to 4 × 4 pixels with a class
-# for each of them; and all pixels with a squared error. All worked, the last slightly
-# worse, and 15% of spoilt patches, as in BERT, slightly worse than half.
+# The paper tried three: the mean colour; the patch shrunk to 4 × 4 pixels with a class for each
+# of them; and all pixels with a squared error. All worked, though the last slightly worse.
+# Spoiling only 15% of the patches, as BERT does with words, was slightly worse than half.
 # `MPPConfig(target=...)` knows all three, as `"mean"`, `"small"` and `"pixels"`. Here they are,
 # for as many multiply-adds each, and then a thousand labels (± is the error of the mean of three
 # draws; a digit is grey, so a colour has eight classes):
@@ -892,9 +892,9 @@ for heading, places in {
         print(f"{words:15}", *(f"{cell:>10}" for cell in cells))
 
 # %% [markdown]
-# On digits that's the paper's order: the first two about level, and all pixels behind, by five
-# points where features are frozen (a result; each was pretrained once). Set free for only 150
-# steps, all three get worse.
+# On digits that's the paper's order: the first two about level, and all pixels behind, by more
+# than five points where features are frozen (a result; each was pretrained once). Set free for
+# only 150 steps, all three get worse.
 #
 # On photographs the order is reversed. Where features are frozen, all pixels are seven points ahead
 # of this mean colour (a result), and at least four ahead of the two that began with other random weights.

@@ -189,8 +189,8 @@ figures.show(*beyond.by_block(record, everything))
 #
 # Forty masks are few. What about none at all? Then nobody says what to look for, but you can ask
 # in which directions the tokens of *one* photograph differ most. These are its *principal
-# components*, each at right angles to those before it. Each token has a number for how far it
-# reaches along such a direction. Put each number at its patch, and you have a map.
+# components*, each at right angles to those before it. How far a token reaches along one of them
+# is a number. Put each token's number at its patch, and you have a map.
 
 # %% tags=["hide-cell"]
 SIDE = 512
@@ -273,8 +273,8 @@ figures.show(*beyond.colours({name: pairs[name] for name in NAMES}, maps))
 
 # %% [markdown]
 # Nobody drew a mask, nobody named a thing. Face, cap, jacket and flag come apart; so do the
-# coffee, the inside of the cup and the saucer. The cat is blurred, but you can find its eyes and
-# nose. The colours themselves mean nothing, and each photograph has its own.
+# coffee, the inside of the cup and the saucer. The cat's map is blurred, but you can find its eyes
+# and nose. The colours themselves mean nothing, and each photograph has its own.
 # ([Why block 11?](#Which-block-for-what))
 
 # %% [markdown]
@@ -354,8 +354,8 @@ box_targets(torch.tensor([[2.0, 5.0]]), torch.tensor([[0.0, 0.0, 10.0, 10.0]]))
 
 # %% [markdown]
 # One half, and beside it the four distances. For each of the three kinds of cell, our `box_head`
-# is two ridge heads, one for the centreness and one for the distances. (Unfold it, and
-# `box_targets` above.) It learns from eight pictures, no more.
+# is two ridge heads, one for the centreness and one for the distances. They learn from eight
+# pictures, no more. (Unfold `box_head` below, and `box_targets` above.)
 
 
 # %% tags=["hide-cell"]
@@ -404,7 +404,7 @@ figures.show(*beyond.cells(slide[0], loose, KINDS, "one for each token"))
 
 
 # %% [markdown]
-# Almost seven hundred. A cell a hundred pixels wide covers some forty patches, and most of
+# Almost seven hundred. A cell a hundred pixels wide covers some thirty patches, and most of
 # the central ones propose a box. For a white cell, it's much the same box each time. The red boxes are
 # everywhere, even on bare ground.
 #
@@ -501,14 +501,14 @@ for place, kind in enumerate(blood.class_names):
 # pay to look. Heads from ten pictures, much like yours, are well behind the rival on red cells.
 # (Larger dots in the figure stand for several pictures.)
 #
-# It's a bit unfair: the "true" numbers miss cells that nobody boxed, in some pictures all of them.
-# Still, without the rival we'd have been proud of our MLP.
+# It's a bit unfair: the "true" numbers miss cells that nobody boxed, in three pictures all the
+# red ones. Still, without the rival we'd have been proud of our MLP.
 #
 # ## Your own photograph
 #
 # Now for a line round anything you like, with no masks and nothing to fit. You point at one patch
 # and ask which others are like it. The likeness is the cosine of [chapter 3](03_encoder.ipynb),
-# after bringing all tokens to one length and subtracting their mean (giants don't count for it).
+# after bringing all tokens to one length and subtracting their mean (taken without the giants).
 #
 # Take a photograph with a few large things in it, and put
 # `Image.open("mine.jpg").convert("RGB")` in place of `photo("astronaut")`. Then point at three
@@ -611,8 +611,8 @@ beyond.Kin(told)
 #
 # ### Four blocks at once
 #
-# Here are the numbers of the figure for three single blocks, and those of four blocks side
-# by side:
+# Here is the IoU (%) after three single blocks, and with four blocks side by side. (The figure
+# has three of these rows.)
 
 # %% tags=["hide-input"]
 print("pictures    block 1   block 7   block 12   blocks 3, 6, 9 and 12")
@@ -833,8 +833,8 @@ for sentence in blood.left_out:
 #
 # On the middle line $t = b$, so $c = \sqrt{l / r}$ for the left half. That's ½ where
 # $r = 4l$, at 6 and, from the other side, at 24. Across, you may walk 9 of 15 away from the
-# middle, and down 3 of 5: the same share of the box, so it's the same in all
-# directions, measured by the box.
+# middle, and down 3 of 5: the same share of the box. But it isn't the same in all directions:
+# towards a corner both fractions shrink, and a third of the way out, centreness is already ½.
 #
 # </details>
 #

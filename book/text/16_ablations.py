@@ -262,7 +262,7 @@ said = {
 # 1-D table after all, through the back door?
 #
 # That's only a story so far. But it says exactly what's broken: the offsets −19 to −36, which lead
-# from the class token to the lower half. (No two patches of one half are that far apart.) So let's
+# from the class token to the lower half. (In one half, A and B are never that far apart.) So let's
 # mend only these, without any training. Copy the vectors of −1 to −18 over them:
 
 # %% tags=["nbval-ignore-output"]
@@ -438,7 +438,7 @@ figures.show(*ablations.by_rows(maps))
 #
 # Now look at the dotted ones. On average the first two networks are hardly better than a coin
 # there, though some squares are bright and some dark. The third is the one we mended. And the last
-# three know a half where they've never met A or B, here and in [six more runs
+# three know a half where they've never met A or B, in this run and in [six more
 # each](#What's-below-a-coin).
 
 # %% [markdown] tags=["predict"]
@@ -523,10 +523,10 @@ for words in ("1-D", "relative"):
 #
 # ### Without a class token
 #
-# Take the class token away, and let the classifier read the mean of the patches. Three seeds each,
-# and for relative the same with 2,000 steps. Or keep the class token, and give attention offsets
-# *across and down*, a vector for each pair of the two, and one vector for whatever is seen from the
-# class token. That's "across and down", with six seeds:
+# Take the class token away, and let the classifier read the mean of the patches. Below are three
+# seeds each, and relative also with 2,000 steps. Or keep the class token, but tell attention how
+# far two patches are apart *across and down*: each such pair of numbers gets a vector, and all that
+# the class token sees shares a single one. That's "across and down", with six seeds:
 
 # %% tags=["hide-input"]
 names = {
@@ -551,9 +551,9 @@ print(f"by the offset alone: {100 * best:.0f}%")
 # %% [markdown]
 # The 2-D table doesn't need a class token. But the relative network doesn't learn the question any
 # more, not even in the upper half. An offset alone can [mislead](#Exercises), but the last line
-# says how often it could be right. (That's more than your pencil says, because in a third of our
-# pictures both patterns are in the last two columns.) Offsets across and down tell the answer every
-# time, and they aren't learned either. We don't know why. Only the place seems easy to find.
+# says how often it could be right. (It's that often because in a third of our pictures A and B are
+# in the last two columns.) Offsets across and down tell the answer every time, and they aren't
+# learned either. We don't know why. Only the place seems easy to find.
 #
 # ### What's below a coin
 #
@@ -585,8 +585,8 @@ print("checked: who knows the lower half, and who doesn't")
 # %% [markdown]
 # In the lower half some runs are right less than half of the time. That's *worse* than a coin, and
 # with a thousand pictures luck moves a coin by only a point and a half. How come? The vectors of
-# the lower rows were drawn at random, so each of the eighteen cells has some random "leftness", the
-# same in every picture. Such a random order may agree with the true one too often or too seldom.
+# the lower rows were drawn at random, so each of the eighteen places has some random "leftness",
+# the same in every picture. Such a random order may agree with the true one too often or too seldom.
 # (That's our guess.)
 #
 # ### Hands of a clock

@@ -270,10 +270,9 @@ def sheets(
     Charts have `apart` pixels from one place to the next. All of them with a
     digit on its sheet (h, w) as `sample`, else those `framed`, learned in a
     corner, which has a frame. Numbers tell the shares at rows and columns 2
-    and 14, whose squares are outlined if they're large enough.
+    and 14.
     """
     from matplotlib.cm import ScalarMappable
-    from matplotlib.collections import PolyCollection
     from matplotlib.colors import Normalize
 
     number = len(read) + (sample is not None)
@@ -297,16 +296,9 @@ def sheets(
             rectangle(axes, (-0.48, -0.48), size, **look)
         near, far = (place // apart for place in (2, 14))
         for end in (near, far):
-            share, at, side = shares[end, end], (end, end), "center"
-            if apart > 1:
-                low, high = end - 0.44, end + 0.44
-                square = [(low, low), (high, low), (high, high), (low, high)]
-                look = {"facecolor": "none", "edgecolor": _ink(share)}
-                outline = PolyCollection([square], linewidth=0.7, **look)
-                axes.add_collection(outline)
-            else:  # a number is wider than its square
-                at, side = (end + 0.42, min(end, len(shares) - 1.6)), "right"
-            label(axes, at, f"{share:.0f}", _ink(share), 9, ha=side)
+            share, corner = shares[end, end], (end + 0.45, end + 0.45)
+            look = {"ha": "right", "va": "bottom"}
+            label(axes, corner, f"{share:.0f}", _ink(share), 9, **look)
         axes.set_title(name, fontsize=10.5, weight="bold")
         ticks = [i for i in range(len(shares)) if apart * i % 4 == 0 or i == 0]
         shown = [str(apart * i) for i in ticks]

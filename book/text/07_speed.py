@@ -577,24 +577,14 @@ figures.show(*speed.memory(bars))
 
 # %% tags=["hide-input"]
 NETWORKS = {"ViT-B/16": "ViT-B-16", "ViT-Ti/16": "ViT-Ti-16"}
-is_measured = "gpu-ladder" in results.names()
-if is_measured:
-    record, ladder = results.read("gpu-ladder"), {}
-    metrics, steps = record["metrics"], record["config"]["rungs"]
-    rungs = [each["name"] for each in steps if each["is_kept"]]
-    for name, model in NETWORKS.items():
-        speeds = [metrics[f"{model}/{x}/speed"]["value"] for x in rungs]
-        times = [each / speeds[0] for each in speeds]
-        ladder[name] = dict(zip(rungs, times, strict=True))
-
-
-def up_to(rung):
-    """The figure of the ladder's lines up to this one."""
-    if not is_measured:
-        return speed.unmeasured(lot=2)
-    return speed.ladder(ladder, record["hardware"], rung)
-
-
+record, ladder = results.read("gpu-ladder"), {}
+metrics, steps = record["metrics"], record["config"]["rungs"]
+rungs = [each["name"] for each in steps if each["is_kept"]]
+for name, model in NETWORKS.items():
+    speeds = [metrics[f"{model}/{x}/speed"]["value"] for x in rungs]
+    times = [each / speeds[0] for each in speeds]
+    ladder[name] = dict(zip(rungs, times, strict=True))
+up_to = partial(speed.ladder, ladder, record["hardware"])
 figures.show(*up_to("TF32"))
 
 # %% [markdown]
@@ -660,13 +650,12 @@ figures.show(*up_to("compiled"))
 # memory. Here's what each line brought, compared with the line before:
 
 # %% tags=["hide-input"]
-if is_measured:
-    print(f"{'':15}", *(f"{name:>9}" for name in ladder))
-    for after, before in zip(rungs[1:], rungs, strict=False):
-        factors = [times[after] / times[before] for times in ladder.values()]
-        print(f"{after:15}", *(f"{factor:9.1f}" for factor in factors))
-    factors = [times[rungs[-1]] for times in ladder.values()]
-    print(f"{'all six':15}", *(f"{factor:9.1f}" for factor in factors))
+print(f"{'':15}", *(f"{name:>9}" for name in ladder))
+for after, before in zip(rungs[1:], rungs, strict=False):
+    factors = [times[after] / times[before] for times in ladder.values()]
+    print(f"{after:15}", *(f"{factor:9.1f}" for factor in factors))
+factors = [times[rungs[-1]] for times in ladder.values()]
+print(f"{'all six':15}", *(f"{factor:9.1f}" for factor in factors))
 
 # %% [markdown]
 # The large network trains on **nine times** as many images a second. If you only paste three lines
@@ -679,11 +668,9 @@ if is_measured:
 # %% tags=["hide-input"]
 # MFU, model FLOPs utilisation: the operations per second of the training step,
 # over what the GPU manages when it multiplies large matrices in bfloat16
-for name, network in NETWORKS.items() if is_measured else ():
+for name, network in NETWORKS.items():
     shares = [metrics[f"{network}/{x}/mfu"]["value"] for x in rungs]
     print(f"{name:10}{shares[0]:2.0f}% in float32, {shares[-1]:.0f}% with all")
-if not is_measured:
-    print("no record of a GPU here: python benchmarks/gpu_day.py --lot 2")
 
 # %% [markdown]
 # The large network begins at 5%, but that isn't an idle chip: if `bfloat16` is 14.8 times as fast,

@@ -425,20 +425,6 @@ def roofline(
     return figure, alt
 
 
-def unmeasured(lot: int) -> "tuple[Figure, str]":
-    """The place of a figure that a GPU has to make, and how to make it."""
-    figure, axes = chart(WIDTH, 1.6)
-    words = (
-        "No record of a GPU here. To measure yours:\n"
-        f"python benchmarks/gpu_day.py --lot {lot}\n"
-        "The text below describes our H100."
-    )
-    look = {"ha": "center", "va": "center", "fontsize": 11, "color": DARK}
-    axes.text(0.5, 0.5, words, transform=axes.transAxes, **look)
-    axes.set(xticks=[], yticks=[])
-    return figure, words.replace("\n", " ")
-
-
 def ladder(
     times: Mapping[str, Mapping[str, float]], card: str, last: str
 ) -> "tuple[Figure, str]":

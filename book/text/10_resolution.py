@@ -140,8 +140,8 @@ print("checked: the four are picked as the text says")
 # Nobody told the network that these numbers belong to a grid, and they began as noise. Now
 # the first channel changes from top to bottom, the second from left to right, and the third
 # is a chessboard of both. The last one looks wild, but its values hardly differ. Each picture has
-# its own scale, from its lowest value (dark) to its highest (bright), so only `std` below it, the
-# standard deviation, shows that.
+# its own scale, from its lowest value (dark) to its highest (bright), so only the standard
+# deviation, `std`, shows that.
 #
 # To enlarge a photograph, you'd put new values between the old ones. We'll do the same with every
 # channel.
@@ -224,7 +224,7 @@ figures.show(*drawings.stages())
 
 # %% [markdown]
 # The class token isn't at any place in the image, so its row isn't part of the picture.
-# It's set aside and comes back unchanged. (Below the function, `pos_embed` is the learned table.)
+# It's set aside and comes back unchanged. (After the function, `pos_embed` is the learned table.)
 
 
 # %%
@@ -274,7 +274,7 @@ figures.show(*drawings.numbers(both, waves[2:]))
 
 
 # %% [markdown]
-# The chessboard has stayed in place, in finer steps, and the noise has become smoother. A patch a
+# The chessboard has stayed in place, in finer steps, and channel 149 has become smoother. A patch a
 # third of the way down is still told that it's a third of the way down.
 #
 # ## A shortcut that raises no error
@@ -340,7 +340,7 @@ for words, case in (("resized", "160"), ("the first rows", "160-cut")):
 # ## How large, without training?
 #
 # With the right table, are more pixels better? We've run the 1,000 photographs at seven
-# sizes, with the same network and the same square from the middle of each photograph.
+# sizes, with the same network and the same square from the middle of each.
 
 # %% [markdown] tags=["predict"]
 # At 160 pixels 751 were right, and at 224, 813. **And at 384?**
@@ -361,10 +361,10 @@ errors = {side: sum(counts) ** 0.5 for side, counts in changes.items()}
 figures.show(*drawings.curve(right, costs, errors, trained=224))
 
 # %% [markdown]
-# The grey band reaches two [standard errors](#Gained-and-lost) up and down from the count at
-# 224. By the rule of [chapter 5](05_mnist.ipynb), what's inside is a tie: everything from 192 to
-# 288 pixels, even the highest point of the curve. Then the curve falls. At 384, the network is no
-# better than at 160, for more than seven times the work.
+# The grey band reaches two [standard errors](#Gained-and-lost) of the difference above and below
+# the count at 224, where it shrinks to a point. By the rule of [chapter 5](05_mnist.ipynb),
+# everything inside is a tie, from 192 to 288 pixels, even the peak. Then the curve falls. At 384,
+# the network is no better than at 160, for more than seven times the work.
 #
 # Why does it fall? The reason may be what [Touvron et al.
 # 2019](https://arxiv.org/abs/1906.06423) call the *train-test resolution discrepancy*. A network
@@ -420,8 +420,8 @@ figures.show(*drawings.practice(cases))
 # [hardly moved](#A-new-table).
 #
 # Does practice always pay? Chapter 11 has a second set, small photographs of ants and bees. Here's
-# how many points each set gains or loses at the larger size, compared with training and testing at
-# the smaller one (± the standard error over the seeds):
+# how many points each set gains or loses at the larger size, compared with fine-tuning and testing
+# at the smaller one (± the standard error over the seeds):
 
 
 # %% tags=["hide-input"]
@@ -586,7 +586,7 @@ for words, found in (("drink", inside), ("rocket", along)):
 # the class token says *missile*. It gathers from all patches, and in training only its answer
 # counted, so no patch ever had to know a name.
 #
-# Now it's your turn. Put your own photograph in place of Hopper's, and change the last line to the
+# Now it's your turn. Put your own photograph in place of Hopper's, and in the last line write the
 # name you get:
 
 # %% tags=["nbval-ignore-output"]
@@ -735,7 +735,7 @@ for side, count in finer.items():
 # else may be at work, too.
 #
 # For Touvron et al. it's the way of training. The network saw random pieces of photographs,
-# enlarged to 224 pixels, so it's used to objects that fill much of the picture. A slightly larger
+# scaled to 224 pixels, so it's used to objects that fill much of the picture. A slightly larger
 # test picture makes a cat as large as that. Go on, and the cat is larger than in training.
 #
 # ### Gained and lost

@@ -237,8 +237,8 @@ print("checked: all of them on the grid; off it only with every window")
 # inductive bias, too: *any two tokens can be compared, wherever they are, and always by the same
 # weights.* Does it help a network that has to learn the puzzle?
 #
-# It does! Give our ViT and the ResNet three hundred pictures, and both learn them by heart. But the
-# ViT gets 97% of new ones right, the ResNet only 53%. *Now the ResNet needs more data*, about three
+# It does! Give our ViT and the ResNet three hundred pictures, and both get all of those right. Of
+# new ones, the ViT gets 97%, and the ResNet only 53%. *Now the ResNet needs more data*, about three
 # times as much. Comparing is [hard for it](#Why-a-ResNet-finds-it-hard).
 #
 # So the ViT is quick to learn this puzzle. But has it learned to compare, or only these sixteen
@@ -265,7 +265,7 @@ compared({"ViT, 10,000 pictures": "vit-same-off-10k"})
 # Little more than half! It hasn't even learned the ten thousand it has. If you'd seen only the
 # right column, you'd have collected more for nothing. So let's be patient. Here's the ViT
 # after 1,200 steps, as before, and after four times as many. The dashed lines are for its own
-# pictures, and *fresh* means that it never sees one twice:
+# pictures, small points are single runs, and *fresh* means that it never sees a picture twice:
 
 # %% tags=["hide-input"]
 figures.show(*bias.more_steps(record))
@@ -339,7 +339,7 @@ for stride in (4, 2, 1):
 # has sixteen tokens, but each sees a window [21 pixels wide](#What-the-ResNet-sees) instead of four.
 # (The picture has only 16, so part of each window lies outside.)
 #
-# All three cost about as much, and have learned from ten thousand pictures in 1,200 steps:
+# All three cost about the same, and have learned from ten thousand pictures in 1,200 steps:
 
 # %% tags=["hide-input"]
 compared({NAMES[each]: f"{each}-same-off-10k" for each in NAMES})
@@ -367,13 +367,13 @@ compared(
 
 # %% [markdown]
 # With its own alphabet, the ViT is perfect. With the new one it's wrong three times in ten, and the
-# hybrid only half as often. (The ResNet keeps up, but [not at every learning
-# rate](#Glyphs-that-it-has-never-met).) A bias makes something quick to learn, but not always the
+# hybrid only half as often. (The ResNet keeps up here, but [not
+# always](#Glyphs-that-it-has-never-met).) A bias makes something quick to learn, but not always the
 # rule that you had in mind.
 #
 # ## Who wins where
 #
-# Here are all three networks on all four puzzles, after 1,200 steps. Small points are single runs.
+# Here are all three networks on all four puzzles, after 1,200 steps.
 # In three of the panels, the dashed lines run along the top.
 
 # %% tags=["hide-input"]
@@ -755,14 +755,14 @@ print(f"one head, no pictures{share(others):>51.1%}")
 # The head without weights simply compares. For the ViT, ten thousand pictures aren't clearly better
 # than three hundred: much of what it knows is about its own sixteen glyphs.
 #
-# The ResNet does better here, though not at every learning rate. Rates are chosen with the glyphs
-# that a network knows, so for new ones another may be better. On the grid, after thirty thousand
-# pictures and with an eighth of the rate, the ResNet gets 67% of them, where after ten thousand it
-# got 84%. That's no more than the ViT gets after as many. The hybrid gets at least 80% in every
-# run, from a thousand pictures on.
+# The ResNet does better here, but not always: after thirty thousand pictures, it gets 67% of the new
+# glyphs, no more than the ViT gets after as many. Perhaps that's because it had an eighth of the
+# learning rate that it had with ten thousand. Rates are chosen with the glyphs that a network
+# knows, so for new ones another may be better. The hybrid gets at least 80% in every run, from a
+# thousand pictures on.
 #
-# Anywhere, after ten thousand pictures, the hybrid gets 83% right. The two of the ResNet's runs
-# that got going reach 85% and 86%, and the third one 51%.
+# Anywhere, after ten thousand pictures, the hybrid gets 83% of the new glyphs right. Two of the
+# ResNet's three runs reach 85% and 86%, and the one that only guesses gets 51%.
 
 # %% tags=["hide-cell", "nbval-check-output"]
 hybrids = [record[f"hybrid-same-{n}"] for n in ("1k", "3k", "10k", "30k")]
@@ -786,9 +786,10 @@ print("checked: the ResNet with new glyphs, on the grid")
 # ### Patches that overlap, and smaller ones
 #
 # Would whole glyphs help a ViT that learns? Every window would be expensive: 169 tokens in place of
-# 16. But we've tried a stride of two, which shows only some of them whole, at almost five times the
-# work, and patches of two pixels, which cost as much, both with fresh pictures. Here's every run of
-# 1,200 steps, three seeds at five learning rates:
+# 16. But we've tried a stride of two, which shows only some glyphs whole, and patches of two pixels,
+# both with fresh pictures. Either makes 64 tokens (with a border of a pixel around the picture for
+# the stride of two), at almost five times the work. Here's every run of 1,200 steps, three seeds at
+# five learning rates:
 
 # %% tags=["hide-input"]
 ends = {}
@@ -995,8 +996,9 @@ print("(3k, 30k, and 20 M on 100k: NVIDIA H100)")
 #
 # ### What differs
 #
-# * The paper pretrains on photographs and judges by transfer. We mostly test on what we train on.
-#   Only the six new forms are a transfer, and from shapes to shapes.
+# * The paper pretrains on photographs and judges by transfer. We mostly test on new
+#   pictures of the kind that we train on. Only the six new forms are a transfer, and from shapes to
+#   shapes.
 # * Our networks are tiny and their runs are short. Three seeds each say who's first here, not
 #   who would be in the end.
 #
@@ -1064,7 +1066,7 @@ print("(3k, 30k, and 20 M on 100k: NVIDIA H100)")
 #
 # <details><summary>Solution 6</summary>
 #
-# Try another rate, more pictures or other positions. Whatever you find, run it with three
+# Try another rate or other positions, for example. Whatever you find, run it with three
 # seeds, and the old setting with the same three, and look at the differences beside their
 # error, as in [chapter 5](05_mnist.ipynb).
 #

@@ -472,8 +472,8 @@ assert 5.5 < kept / most < 7.5
 print("checked: the gradient is the same, to the last bit")
 
 # %% [markdown]
-# By this count it's a third: three parts of work become four. Here it's only a quarter, because
-# PyTorch [skips a part of the second run](#A-quarter-instead-of-a-third).
+# By this count it's a third: three parts of work become four. But we counted only a quarter,
+# because PyTorch [skips part of the second run](#A-quarter-instead-of-a-third).
 #
 # And the memory? Even while a block runs again, the step keeps about a sixth of what it kept before.
 # The gradient is the same to the last bit.
@@ -692,8 +692,8 @@ for name, ends in found.items():
 #
 # The sum hardly matters, because with Adam twice the gradient is nearly the same step.
 #
-# With the same images, half of each batch is never seen, and ten steps end about as far off as on
-# [other images](#Half-a-batch) (116%).
+# With the same images, half of each batch is never seen. Ten correct steps on [other
+# images](#Half-a-batch) end about as far off (116%).
 #
 # And is it faster? With a larger ViT, yes, but [far from twice as fast](#What-sharing-brings).
 #
@@ -793,7 +793,7 @@ figures.show(*drawings.lives(starts, STEPS, saves=5))
 
 # %% [markdown]
 # Each new start goes back to the last whole checkpoint, and has to do the light red steps again.
-# A start that begins at its moment or past it is hardly more than a cross.
+# A start that begins where it's to be killed, or later, is hardly more than a cross.
 #
 # With your moments, you may see a cross on a grey line and the next start one line earlier. Then the
 # kill came before the save was done: the new file didn't have its name yet, but the old one was
@@ -994,8 +994,8 @@ print(f"{share:.0%} of their time goes into adding up gradients")
 
 # %% [markdown]
 # That's far from twice as fast: while they add up, the processes also wait for each other. (Beside
-# other programs it was once 1.2 times and 9%, so don't take one run for a verdict.) Sending less
-# wouldn't be possible: no all-reduce gets by with fewer numbers than the ring, as [Patarasuk and
+# other programs it was once 1.2 times and 9%, so don't take one run for a verdict.) And they can't
+# send less: no all-reduce gets by with fewer numbers than the ring, as [Patarasuk and
 # Yuan 2009](https://doi.org/10.1016/j.jpdc.2008.09.002) prove.
 #
 # ### DDP and FSDP

@@ -355,7 +355,7 @@ assert 98e9 < counted(512) < 103e9
 print("checked: 5 MB more for both ends, so 75: the same as vitedu.budget")
 
 # %% [markdown]
-# ([Where we measured it](#The-pencil-against-a-card), the pencil was 3% off.) The batch of 512 needn't
+# ([In one measured case](#The-pencil-against-a-card), the pencil was 3% off.) The batch of 512 needn't
 # fit: cut it into slices (*micro-batches*), add up their gradients, and step once ([chapter
 # 8](08_scale.ipynb)). We'll take slices of 32, which need about 7 GB.
 #
@@ -586,8 +586,8 @@ figures.show(*imagenet.epochs(known["loss"]["curves"][0], math.log(1000), 50))
 # loss drops at once. Each stair is an epoch.
 #
 # So [a healthy run](#What-the-thousandth-learned) can fail the third look: this one's warm-up ends at
-# step ten, before any class has come twice. Beside its three looks is what we *predict* for you, if
-# your loss falls by the same share as our rehearsal's:
+# step ten, before any class has come twice. Here are its three looks, and our *prediction* for yours,
+# if your loss falls by the same share as the rehearsal's:
 
 # %% tags=["nbval-ignore-output", "hide-input"]
 showed = known["loss"]["curves"][0]
@@ -641,7 +641,7 @@ if TIER != "smoke":
 #     data=packed lr=0.01 --out weekend
 # ```
 #
-# Packing takes two or three hours and no GPU, so do it a day before. On Friday, on a T4, we predict
+# Packing should take about three hours and no GPU, so do it a day before. On Friday, on a T4, we predict
 # five minutes for the test, two hours for the frozen run, and 60 to 80 minutes until the third look. If
 # you start at six, you can leave before ten. And if the frozen accuracy is enough for you, don't start
 # the long run.
@@ -863,9 +863,10 @@ for words, name, times in (
     print(f"{words} needs {low:.1f} to {high:.1f} cores that read")
 
 # %% [markdown]
-# `short_side=448` shrinks what is larger, because we train on 384 pixels. The photographs that we
-# read again had at most 440. So with only sixteen cores, eight H100s would mostly wait for their
-# photographs.
+# `short_side=448` shrinks what is larger, because we train on 384 pixels. Our thousand photographs had a
+# short side of at most 440. So none of them was shrunk, and the time to shrink larger ones comes on top.
+#
+# With only sixteen cores, eight H100s would mostly wait for their photographs.
 #
 # ### The pencil against a card
 #
@@ -959,16 +960,16 @@ print(
 # ### The 1,300
 #
 # These photographs come from a public set for checking quantized networks, squeezed to 227 × 227
-# pixels, and show 725 of the thousand classes. ViT-Ti/16 is right about 83% of them, where
+# pixels, and show 725 of the thousand classes. ViT-Ti/16 gets 83% of them right, where
 # timm's list has 75.5% for all 50,000. So they can't tell you whether your code gets the
 # published number. On the whole set, the second look may change more or less than here.
 #
 # ### What the thousandth learned
 #
 # The network has learned its own thousand by heart. Its test photographs are a thousand of these
-# 1,300, and it's right about 267. Two more runs get 272 and 259. (All three ran at 128 pixels, with a
-# rate of 0.03, chosen on other photographs.) That's few beside the 83% of the 1,300 that the same
-# network gets with its old head at 224 pixels. But the new head began at zero, and a single photograph
+# 1,300, and it gets 267 of them right. Two more runs get 272 and 259. (All three ran at 128 pixels, with a
+# rate of 0.03, chosen on other photographs.) That's little beside the 83% of the 1,300 that the
+# same network gets right with its old head at 224 pixels. But the new head began at zero, and a single photograph
 # of each class is all it has learned from. This can't tell you how good the real run will be: all of the network but its head had
 # learned from ImageNet's labels before.
 #
@@ -1057,7 +1058,8 @@ for name, words in recorded.items():
 # * The paper's weights aren't those that the command loads;
 #   `weights=timm/vit_base_patch16_224.orig_in21k` takes the paper's.
 # * Our six tasks aren't VTAB's, and have 128 pixels and a small network; the paper
-#   fine-tunes at 384 pixels. *Which form* asks *what*, though it's about drawings.
+#   fine-tunes at 384 pixels. *How many* and *which ninth* are like VTAB's structured tasks, but
+#   *which form* asks *what*.
 #
 # ## Three readings
 #

@@ -271,9 +271,9 @@ for width in (4, 64, 1024):
     print(f"one key gets it all: {won.float().mean():.0%}")
 
 # %% [markdown]
-# In about two out of three. A score is a sum of 64 independent products, each with a variance
-# of one. These add up to 64, and a typical score is the root of that: eight. Divide by
-# $\sqrt{D_h}$, and it's one at any width.
+# In 68, about two out of three. A score is a sum of 64 independent products, each with a
+# variance of one. The variances add up to 64, and a typical score is the root of that: eight.
+# Divide by $\sqrt{D_h}$, and it's one at any width.
 #
 # What's wrong with a clear winner? Say one key scores zero, and the other has a typical
 # score: eight, or one after dividing. Here's the share of the better key:
@@ -586,14 +586,14 @@ cap."""
 figures.show(*drawings.heads(picture, rows, alt))
 
 # %% [markdown]
-# In block 2, the first head looks to the left, and the third to the right, and they do so [in
-# other photographs](#All-thirty-six-maps), too. The second looks at dark cloth, even the
+# In block 2, the first head looks to the left and the third to the right, [in
+# other photographs](#All-thirty-six-maps) too. The second looks at dark cloth, even the
 # jacket's.
 #
 # In block 8, each head finds another part of the cap: the braid, the edge above the forehead,
-# both ends. Is that content, or just up, down and sideways? In [the second
+# both ends. Do the heads go by content, or just up, down and sideways? In [the second
 # reading](#All-thirty-six-maps), a lens of her glasses finds the other lens, and a star finds
-# other stars. It looks like content.
+# other stars. Content, it seems.
 #
 # Do the cap's other patches come away with much the same? What attention returns is added to
 # the tokens. Here's how similar the tokens were before block 8, and how similar the vectors are
@@ -1022,8 +1022,9 @@ figures.show(*drawings.heads(picture, rows, alt))
 # <details><summary>Solution 1</summary>
 #
 # Heads 1 and 3 of block 2 put most of their attention at a fixed offset: left and right.
-# That's what one entry of a 3×3 convolution does, too. The lower edge of the cap in block 8 is
-# somewhere else in every photograph. No fixed offset can do that.
+# That's what one entry of a 3×3 convolution does, too. The dark cloth that head 2
+# finds there, and the cap's parts in block 8, are somewhere else in every photograph. No fixed
+# offset can do that.
 #
 # </details>
 #

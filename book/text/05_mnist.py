@@ -80,7 +80,7 @@ figures.show(*mnist.digit_grid(x_learn[firsts], data.class_names, patch_size=7))
 # (`x_held`, with labels `y_held`) to see how we're doing. The network learns from the rest
 # (`x_learn`, `y_learn`).
 #
-# We'll begin with the loop of nearly every first tutorial. It shuffles the images, takes a
+# We'll begin with a loop that many tutorials use. It shuffles the images, takes a
 # *batch* of 64 at a time, computes the loss, and lets AdamW move the weights. One pass over all
 # the images is an *epoch*.
 
@@ -240,7 +240,7 @@ print(f"after 200 steps on one batch: loss {same[-1]:.4f}")
 #
 # Long steps get you across town, but not onto a doorstep: you keep stepping over it. In training,
 # gradients near a good place are mostly noise, and Adam divides even the noise by its own size,
-# so its steps don't shrink as it gets nearer.
+# so the steps don't shrink as the weights get nearer.
 #
 # Here's a toy: two hundred weights, and the best place for each is 0, the red line. A weight's
 # gradient is its distance from 0, plus random noise, and Adam takes the steps.
@@ -494,10 +494,11 @@ figures.show(
 # In the picture, each row is the gain from one change. The hollow circles are our three seeds,
 # the full ones a record of [twenty seeds](#Twenty-seeds), where the pixels are a result.
 #
-# That record has a surprise: at our rate of 0.01, the gain from the warm-up is only about [one of
-# its errors](#Solutions), so it's no result. We keep the warm-up, because it costs nothing. A
-# falling rate [doesn't always help](#When-falling-hurts), either: at 0.001, you get more mistakes
-# than with a constant rate, probably because it falls too early.
+# That record has a surprise: at our rate of 0.01, the gain from the warm-up is about [one of its
+# errors](#Solutions), so it's no result. The warm-up stays, because it costs nothing.
+#
+# A falling rate [doesn't always help](#When-falling-hurts): at 0.001, you get more mistakes than
+# with a constant rate, probably because it falls too early.
 #
 # ## Fifteen epochs
 #
@@ -709,8 +710,8 @@ for title, i in zip(titles, worst.tolist(), strict=True):
 # 1. Find the learning rate first, in short runs at rates a factor of three apart, and let it
 #    fall to zero at the end.
 # 2. Choose on a validation set, and open the test set last.
-# 3. Divide a difference by its error: below two it's no result, above three it is one. One run has
-#    no error bar.
+# 3. Divide a difference by its error: below two it's no result, above three it is one. One run
+#    can't tell you how much runs scatter.
 #
 # **Five questions** ([answers](#Solutions))
 #
@@ -871,9 +872,9 @@ figures.show(*mnist.confusion(counts, data.class_names))
 # ran once and recorded. The record has the fall and the warm-up as separate rungs; our "+ rise
 # and fall" is the record's rung with both. Errors shrink with the square root of the number of
 # seeds, so the ratio of a real gain to its error should grow about $\sqrt{20/3} \approx 2.6$
-# times. None of the ratios grows as much as that: three seeds hardly know their own spread. Still,
-# what they called a result holds up. And the shifts, two epochs long, lean the wrong way, if at
-# all.
+# times. None of the ratios grows as much as that, perhaps because three seeds hardly know their
+# own spread. Still, what they called a result holds up. And the shifts, two epochs long, lean the
+# wrong way, if at all.
 #
 # Two details: the standard deviation of $n$ runs divides by $n - 1$, and our rungs share their
 # seeds, so adding their squared errors is only approximate.
@@ -889,8 +890,9 @@ figures.show(*mnist.confusion(counts, data.class_names))
 #
 # ### Three records
 #
-# The tutorial's way is `mnist-seed`: your network, fifteen epochs at a constant 0.001, on
-# all 60,000 images. That's the second bar of the duel, with 374 misread digits on average.
+# The tutorial's way is `mnist-seed`: your network, fifteen epochs of plain Adam at a
+# constant 0.001, on all 60,000 images. That's the second bar of the duel, with 374 misread
+# digits on average.
 # `mnist-tiny` is a ViT of the same size with a recipe tuned further, and `mnist-small` a
 # larger one.
 
@@ -1051,9 +1053,8 @@ print(race["command"])
 #
 # ## Three readings
 #
-# * [Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101) explain the W in AdamW,
-#   which also shrinks the weights a little: why `weight_decay` means two different things in Adam
-#   and in AdamW.
+# * [Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101) explain the W in AdamW:
+#   why `weight_decay` means two different things in Adam and in AdamW.
 # * [Beyer et al. 2022](https://arxiv.org/abs/2205.01580) do for ImageNet what our ladder
 #   does for digits: one small ViT, a few plain changes, and a number for each.
 # * [Defazio et al. 2024](https://arxiv.org/abs/2405.15682) disagree with our section on
@@ -1069,8 +1070,9 @@ print(race["command"])
 # 2. The last batch is usually smaller, and its images would count for more than the others.
 # 3. Adam divides by the size of the recent gradients, and if those are noise, that's noise
 #    divided by noise.
-# 4. You can't tell: one run has no error bar. If it scatters like the other three, the
-#    difference of 0.6 has an error of about 0.3. That's two errors, from very few runs.
+# 4. You can't tell: one run can't show how much such runs scatter. If they scatter like
+#    the other three, the difference of 0.6 has an error of about 0.3. That's two errors, from
+#    very few runs.
 # 5. Those that only one of the two gets right. If both networks were equally good, each of
 #    these would be a coin toss, so their difference has an error of $\sqrt{a + b}$.
 #

@@ -262,7 +262,7 @@ figures.show(*resnets.moved(rows, 24))
 # four pixels on the sheet, as wide as a patch. Both networks have to learn moves of one, two and
 # three pixels, and that's why we showed them each digit at 4×4 places.
 #
-# In the ViT, only one thing belongs to a single place: its position vector. In training, each
+# In the ViT, only one thing differs from place to place: the position vector. In training, each
 # stroke came with only a few of these vectors. The bar on top of a seven, for example, was always
 # near the top of the sheet. Outside the corner, it comes with another position, and that pairing is
 # new.
@@ -315,10 +315,10 @@ figures.show(*resnets.sheets(None, three, APART, framed=three))
 # Like a ViT, a ResNet is a river with branches: each block reads the stream that runs through, and
 # adds something to it.
 #
-# A map has many *channels*, one for each kernel that made it, and with many channels, a 3×3
-# convolution is expensive. So the branch first narrows the map from, say, 256 channels to 64. For
-# that it takes a *1×1 convolution*, which is one linear layer, applied to each place by itself.
-# Then a 3×3 convolution looks around, and another 1×1 widens the map again. That's a *bottleneck*.
+# With many kernels, a map gets many *channels*, one for each, and a 3×3 convolution gets expensive.
+# So the branch first narrows the map from, say, 256 channels to 64. A *1×1 convolution* does
+# that: one linear layer, applied at each place. Then a 3×3 convolution looks around, and another
+# 1×1 widens the map again. That's a *bottleneck*.
 #
 # In the drawing, *norm* is a cousin of LayerNorm [for
 # maps](#A-norm-that-minds-its-own-business), and *ReLU* turns what's below zero into zero.
@@ -328,7 +328,8 @@ figures.show(*resnets.units("v1"))
 
 # %% [markdown]
 # A hidden cell, `Layers`, makes the convolutions, their norms, and `downsample`, which makes the
-# stream fit if the branch has changed the shape. Here's what your block does with them:
+# stream fit if the branch has changed the shape. Here's what your block does with them, with `m`
+# channels in its narrow part:
 
 # %% tags=["hide-input"]
 conv, norm = StdConv2d, partial(nn.GroupNorm, 32, eps=1e-6)
@@ -365,8 +366,8 @@ class Block(Layers):
 # seed each.) A block that adds to its input doesn't have to learn how to pass it on.
 #
 # The rest of the network is folded. A first convolution, the *root*, turns the colours into many
-# channels. Then come *stages* of blocks, and at the end there's the mean over all places, and a
-# head. With two of your blocks you get the small ResNet at the top of the page, and with sixteen a
+# channels. Then come *stages* of blocks, the mean over all places, and a head. With two of your
+# blocks you get the small ResNet at the top of the page, and with sixteen a
 # [ResNet-50](#Fifty-layers).
 
 
@@ -600,7 +601,7 @@ print("checked: each chart is even; ten times the digits make up for it")
 
 # %% [markdown]
 # Most of them, but far from all! The ViT knows its 250 digits by heart, and still misreads three
-# of ten new ones. Practice does help: with this page's 2,500 digits, it took the ViT from 62%
+# of ten new ones. Practice does help: with 2,500 digits, as many as here, it took the ViT from 62%
 # to 92%. But it can't show you a handwriting you've never seen.
 #
 # Other digits can. From left to right, each network gets ten times as many. Watch the ViT's chart
@@ -668,8 +669,8 @@ print(kept["command"])
 # Now look at the ResNet. Along the upper and the left edge, it still reads most digits of the tenth
 # kind, but inside it loses them. How can it know where a digit is, if it uses the same numbers
 # everywhere, and averages at the end? We think it feels the edge. Its 3×3 convolutions [add
-# zeros](#One-zero-too-many) at the edge of a map, so a kernel meets different numbers there.
-# ([Islam et al. 2021](https://arxiv.org/abs/2101.12322) found that such zeros give away
+# zeros](#One-zero-too-many) around a map, and after a norm, these differ from the empty places
+# inside. ([Islam et al. 2021](https://arxiv.org/abs/2101.12322) found that such zeros give away
 # positions.) In training, the tenth kind was always near both the upper and the left edge. For
 # our ResNet, one edge seems enough.
 #
@@ -679,7 +680,7 @@ print(kept["command"])
 #
 # 1. A convolution has locality and weight sharing from the start, so what it learns in one place,
 #    it *can* use elsewhere. To read a kind of digit somewhere, our ViT mostly had to be shown it
-#    there, and it needed about ten times as many digits.
+#    there. To match the ResNet, it needed about ten times as many digits.
 # 2. A block adds to its input, so it doesn't have to learn to pass it on. Without the plus, a
 #    deep network [may not even learn](#Leave-out-the-plus) its own training pictures.
 # 3. In a hybrid, each place of a ResNet's feature map is a patch. Without positions, ours
@@ -955,8 +956,8 @@ print("checked: the same as nn.GroupNorm")
 # %% [markdown]
 # ### Only the pattern counts
 #
-# Its partner, *weight standardisation*, works on the weights. Before you use a kernel
-# (a *filter*, as it's also called), subtract its mean and divide by its deviation
+# Group normalisation has a partner for the weights, *weight standardisation*. Before you use a
+# kernel (a *filter*, as it's also called), subtract its mean and divide by its deviation
 # ([Qiao et al. 2019](https://arxiv.org/abs/1903.10520)):
 
 

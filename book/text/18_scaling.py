@@ -176,7 +176,8 @@ print(f"{forward / 1e9:.1f} billion multiply-adds")
 # That's one photograph, and forward only. Training also went [backward](08_scale.ipynb), and it saw
 # every photograph fourteen times.
 #
-# **For every multiply-add of the forward pass, how many FLOPs did training take in all?**
+# **Each time it saw one, how many FLOPs did training take for every multiply-add of the forward
+# pass?**
 
 # %%
 images = 303e6 * 14

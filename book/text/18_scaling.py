@@ -176,7 +176,8 @@ print(f"{forward / 1e9:.1f} billion multiply-adds")
 # That's one photograph, and forward only. Training also went [backward](08_scale.ipynb), and it saw
 # every photograph fourteen times.
 #
-# **Each time, how many FLOPs did training take for every multiply-add of the forward pass?**
+# **Each time it saw one, how many FLOPs did training take for every multiply-add of the forward
+# pass?**
 
 # %%
 images = 303e6 * 14
@@ -356,7 +357,7 @@ print("checked: it's about 2 on ImageNet, and more than 10 on Flowers")
 # here took nearly as much compute. It also rests on few pictures: of six thousand flowers, the
 # best ViT gets eighteen wrong.
 #
-# So how much does one set sway the four? Leave it out of the mean:
+# So how much does one set sway our factor of four? Leave it out of the mean:
 
 
 # %% tags=["hide-input"]
@@ -477,10 +478,10 @@ for size, curves in zip(SIZES, by_size.values(), strict=True):
 print(f"checked: the lines meet at {meet:,.0f} exaFLOPs, and not on our side")
 
 # %% [markdown]
-# They say that a ResNet needs more than a *hundred* times a ViT's compute. We measured less than a
-# third! For most of ours, the ResNets' line even says that more than 100% of the answers are wrong.
-# We had other pictures and another question, so the table isn't wrong. But don't follow a line that
-# far beyond its points.
+# They say that a ResNet needs more than a *hundred* times a ViT's compute. Ours needed less than a
+# third of a ViT's! For most of ours, the ResNets' line even says that more than 100% of the answers
+# are wrong. We had other pictures, and didn't fine-tune, so the table isn't wrong. But don't follow
+# a line that far beyond its points.
 #
 # ## The sentence, with its error
 #
@@ -512,7 +513,8 @@ figures.show(*drawings.times(budgets, ratio, *bands, real))
 #
 # Yours is less quotable, but you know what every word rests on, and you've put its interval to the
 # test. So place your bet. With JFT's photographs and a budget like the table's, we'd take the ViT
-# over the ResNet. With drawn shapes and a hundred teraFLOPs, we'd take the ResNet.
+# over the ResNet, and at a few hundred exaFLOPs a [hybrid](#Where-hybrids-fade) over both.
+# With drawn shapes and a hundred teraFLOPs, we'd take the ResNet.
 #
 # ## What to take with you
 #
@@ -851,8 +853,8 @@ print(f"or anywhere from {low:.0f} to {high:.0f}")
 # %% [markdown]
 # They meet near the end of the data, since the largest hybrid used 1,668. (This interval isn't
 # stretched, so it's probably too short.) The paper says that
-# the gap vanishes for larger models, and that's just what the table supports. That ViTs get
-# *ahead* of hybrids would be a fit beyond its points.
+# the gap vanishes for larger models, and that's just what the table supports. To say that ViTs get
+# *ahead* of hybrids, you'd have to follow the hybrids' line beyond its points.
 #
 # ## Where this is in the paper
 #

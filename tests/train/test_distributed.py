@@ -217,7 +217,7 @@ def test_a_process_that_is_killed_ends_the_run_and_is_named(here):
     with started(*words, cwd=here) as job:
         wait_for_steps(here / "two/log.jsonl", 5)
         os.kill(process_of(job, rank=1), signal.SIGKILL)
-        _, talk = job.communicate(timeout=30)
+        _, talk = job.communicate(timeout=60)  # torchrun's patience is 30
     assert job.returncode != 0
     cause = talk.split("Root Cause")[1]
     assert "rank      : 1" in cause
